@@ -1,0 +1,1 @@
+"""The domain: what exists, what is asked, what was decided. Frozen dataclasses over the standard library only."""

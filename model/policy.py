@@ -1,0 +1,156 @@
+"""The numbers of RULES.md, as data: the solver never branches on a policy's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import check
+from .errors import InvalidInput
+from .ids import SiteId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareStep:
+    """Up to `share_milli` thousandths of its fair share, a team's next GPU weighs `weight` (hundredths)."""
+
+    share_milli: int
+    weight: int
+
+    def __post_init__(self) -> None:
+        check.integer("share_milli", self.share_milli, 1)
+        check.integer("weight", self.weight, 0, 10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPolicy:
+    """Order inside a level. Weights are in hundredths: 10,000 is a plain GPU, at most 20,000 with all credits.
+
+    Multifactor weights fair share 10000 : size 1000 : age 500 give credits of at most 8,695 : 870 : 435 (RULES 1).
+    `age_full_s` is the wait at which the age credit is full; `fair_share` falls, so a team's gain is concave.
+    `half_life_s` decays past usage. A CPU-only worker counts as `cpu_worker_milli` milli-GPU.
+    """
+
+    base_weight: int = 10_000
+    size_weight: int = 870
+    age_weight: int = 435
+    age_full_s: int = 7 * 86_400
+    fair_share: tuple[FairShareStep, ...] = (
+        FairShareStep(share_milli=500, weight=8_695),
+        FairShareStep(share_milli=1_000, weight=6_500),
+        FairShareStep(share_milli=2_000, weight=3_000),
+    )
+    half_life_s: int = 7 * 86_400
+    cpu_worker_milli: int = 50
+
+    def __post_init__(self) -> None:
+        check.integer("base_weight", self.base_weight, 1, 1_000_000)
+        check.integer("size_weight", self.size_weight, 0, 1_000_000)
+        check.integer("age_weight", self.age_weight, 0, 1_000_000)
+        check.integer("age_full_s", self.age_full_s, 1, unit="s")
+        check.integer("half_life_s", self.half_life_s, 1, unit="s")
+        check.integer("cpu_worker_milli", self.cpu_worker_milli, 1, 1_000, "milli-GPU")
+        check.ascending("fair_share", [step.share_milli for step in self.fair_share], "shares")
+        weights = [step.weight for step in self.fair_share]
+        if any(a < b for a, b in zip(weights, weights[1:], strict=False)):
+            raise InvalidInput("fair_share", f"weights {weights} rise", "falling weights, so that shares even out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectivePolicy:
+    """What the goals are worth (RULES 2). `horizon_s` is H: a started GPU is worth that many seconds of work.
+
+    `standard_gangs`: GPUs of the single-host gangs whose room is kept; each that could still start is worth
+    `room_s` seconds of its GPUs. A preferred layer that a gang is spread over costs `spread_s` seconds of its GPUs for
+    each domain beyond the first, pipeline neighbours apart the same; a GPU on a slower type loses `horizon_s` times
+    its slowness. A GPU on a type that is `n` times scarcer than the most common one costs `scarce_s` at most.
+    """
+
+    horizon_s: int = 3_600
+    room_s: int = 60
+    standard_gangs: tuple[int, ...] = (8, 4)
+    spread_s: int = 120
+    scarce_s: int = 30
+
+    def __post_init__(self) -> None:
+        for field in ("horizon_s", "room_s", "spread_s", "scarce_s"):
+            check.integer(field, getattr(self, field), 0, 1_000_000, "s")
+        for index, gpus in enumerate(self.standard_gangs):
+            check.integer(f"standard_gangs[{index}]", gpus, 1, 1024, "GPUs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionPolicy:
+    """Eviction limits (RULES 3), times in seconds."""
+
+    min_run_s: int = 600
+    max_evictions: int = 3
+    evictions_window_s: int = 86_400
+    clean_s: int = 10
+    launch_s: int = 30
+    moves_per_hour: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePolicy:
+    """Limits, starvation and promises (RULES 5), times in seconds."""
+
+    limit_team_s: int = 72 * 3_600
+    limit_shared_s: int = 24 * 3_600
+    limit_preemptible_s: int = 4 * 3_600
+    starve_after_s: int = 2 * 3_600
+    drains_per_pool: int = 2
+    max_candidate_starts: int = 32
+    start_timeout_s: int = 300
+    replace_grace_s: int = 300
+    grow_after_s: int = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePolicy:
+    """Strikes and back-off (RULES 7), times in seconds."""
+
+    backoff_base_s: int = 10
+    backoff_max_s: int = 1_800
+    max_failed_starts: int = 8
+    evacuate_after_jobs: int = 3
+    fast_failure_s: int = 60
+    host_lost_after_s: int = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedPool:
+    """GPUs of one site and type set aside for tiers 1 and 2."""
+
+    site: SiteId
+    gpu_type: str
+    gpu_milli: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolvePolicy:
+    """How hard a round tries. `budget_ms` is deterministic time (CP-SAT's own clock) in milliseconds, all goals."""
+
+    budget_ms: int = 2_000
+    seed: int = 1
+    exact_columns: int = 40_000
+    within_a_gang_milli: int = 10
+
+    def __post_init__(self) -> None:
+        check.integer("budget_ms", self.budget_ms, 0, 3_600_000, "ms")
+        check.integer("seed", self.seed, 0, 2**31 - 1)
+        check.integer("exact_columns", self.exact_columns, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """All numbers of a round. The defaults are RULES.md's."""
+
+    order: OrderPolicy = OrderPolicy()
+    objective: ObjectivePolicy = ObjectivePolicy()
+    eviction: EvictionPolicy = EvictionPolicy()
+    time: TimePolicy = TimePolicy()
+    failure: FailurePolicy = FailurePolicy()
+    solve: SolvePolicy = SolvePolicy()
+    reserved: tuple[ReservedPool, ...] = ()
+    cross_site: bool = False
+    production_off_premises: bool = False
