@@ -165,7 +165,10 @@ class Store(Protocol):
         """
 
     def append(self, events: Sequence[Event], *, now_s: int) -> int:
-        """Applies events once each, by id; an event of an attempt that is over changes nothing. Returns how many were new."""
+        """Applies events once each, by id; late events of old attempts change nothing.
+
+        Returns how many were new.
+        """
 
     def sweep(self, now_s: int) -> tuple[str, ...]:
         """Applies what time alone decides: queue deadlines, start timeouts, walltime limits. Returns what it did."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -52,5 +53,5 @@ def distinct(field: str, values: Iterable[object], what: str) -> None:
 
 def ascending(field: str, values: Sequence[int], what: str) -> None:
     """The values rise strictly."""
-    if any(a >= b for a, b in zip(values, values[1:], strict=False)):
+    if any(a >= b for a, b in itertools.pairwise(values)):
         raise InvalidInput(field, f"{list(values)} does not rise", f"{what} in rising order, each once")

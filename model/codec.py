@@ -53,11 +53,11 @@ def document(value: Any) -> dict[str, Any]:
 
 def loads(text: str | bytes, expected: type[T]) -> T:
     """Reads a document of the expected class from JSON text. Raises InvalidInput."""
-    return from_document(parse_json(text), expected)
+    return cast("T", from_document(parse_json(text), expected))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON text as plain values; NaN, infinities, doubled keys and broken text raise InvalidInput with line and column."""
+    """JSON text as plain values; NaN, infinities, doubled keys and broken text raise InvalidInput, saying where."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
     except UnicodeDecodeError as error:
@@ -93,7 +93,8 @@ def encode(value: Any) -> Any:
     if not dataclasses.is_dataclass(value):
         return value
     out: dict[str, Any] = {}
-    for field_name, default, tagged in _encode_plan(type(value)):
+    cls: Any = type(value)
+    for field_name, default, tagged in _encode_plan(cls):
         item = getattr(value, field_name)
         if default is not dataclasses.MISSING and item == default:
             continue
@@ -161,7 +162,7 @@ def _decoder(expected: Any) -> Callable[[Any], Any]:
     if typing.get_origin(expected) is tuple:
         return _tuple_decoder(typing.get_args(expected)[0])
     if dataclasses.is_dataclass(expected):
-        return _dataclass_decoder(cast(type, expected))
+        return _dataclass_decoder(expected)
     if issubclass(expected, Enum):
         return _enum_decoder(expected)
     return {int: _integer, str: _string, bool: _boolean}[expected]

@@ -19,6 +19,14 @@ class GoalStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoalPart:
+    """A named part of a goal that is a sum, in the goal's unit."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoalResult:
     """One goal: its value and a bound that no decision can exceed while the goals before it keep their values.
 
@@ -30,6 +38,7 @@ class GoalResult:
     value: int
     bound: int
     status: GoalStatus
+    parts: tuple[GoalPart, ...] = ()
 
     @property
     def gap(self) -> int:

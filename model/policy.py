@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from . import check
 from .errors import InvalidInput
 from .ids import SiteId
+from .topology import Layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShareStep:
-    """Up to `share_milli` thousandths of its fair share, a team's next GPU weighs `weight` (hundredths)."""
+    """Up to `share_milli` thousandths of its fair share, a team's next GPU earns a credit of `weight` hundredths."""
 
     share_milli: int
     weight: int
@@ -23,21 +25,21 @@ class FairShareStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderPolicy:
-    """Order inside a level. Weights are in hundredths: 10,000 is a plain GPU, at most 20,000 with all credits.
+    """Order inside a level. A GPU weighs `base_weight` hundredths, at most twice that with all credits.
 
-    Multifactor weights fair share 10000 : size 1000 : age 500 give credits of at most 8,695 : 870 : 435 (RULES 1).
+    The multifactor weights fair share 10000 : size 1000 : age 500 divide the second hundred into 87 : 9 : 4.
     `age_full_s` is the wait at which the age credit is full; `fair_share` falls, so a team's gain is concave.
     `half_life_s` decays past usage. A CPU-only worker counts as `cpu_worker_milli` milli-GPU.
     """
 
-    base_weight: int = 10_000
-    size_weight: int = 870
-    age_weight: int = 435
+    base_weight: int = 100
+    size_weight: int = 9
+    age_weight: int = 4
     age_full_s: int = 7 * 86_400
     fair_share: tuple[FairShareStep, ...] = (
-        FairShareStep(share_milli=500, weight=8_695),
-        FairShareStep(share_milli=1_000, weight=6_500),
-        FairShareStep(share_milli=2_000, weight=3_000),
+        FairShareStep(share_milli=500, weight=87),
+        FairShareStep(share_milli=1_000, weight=65),
+        FairShareStep(share_milli=2_000, weight=30),
     )
     half_life_s: int = 7 * 86_400
     cpu_worker_milli: int = 50
@@ -51,31 +53,49 @@ class OrderPolicy:
         check.integer("cpu_worker_milli", self.cpu_worker_milli, 1, 1_000, "milli-GPU")
         check.ascending("fair_share", [step.share_milli for step in self.fair_share], "shares")
         weights = [step.weight for step in self.fair_share]
-        if any(a < b for a, b in zip(weights, weights[1:], strict=False)):
+        if any(a < b for a, b in itertools.pairwise(weights)):
             raise InvalidInput("fair_share", f"weights {weights} rise", "falling weights, so that shares even out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandardGang:
+    """A gang whose room is worth keeping: `workers` of `gpus` whole cards each inside one domain of `layer`."""
+
+    workers: int
+    gpus: int
+    layer: Layer
+
+    def __post_init__(self) -> None:
+        check.integer("workers", self.workers, 1, 100_000)
+        check.integer("gpus", self.gpus, 1, 1024, "GPUs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePolicy:
     """What the goals are worth (RULES 2). `horizon_s` is H: a started GPU is worth that many seconds of work.
 
-    `standard_gangs`: GPUs of the single-host gangs whose room is kept; each that could still start is worth
-    `room_s` seconds of its GPUs. A preferred layer that a gang is spread over costs `spread_s` seconds of its GPUs for
-    each domain beyond the first, pipeline neighbours apart the same; a GPU on a slower type loses `horizon_s` times
-    its slowness. A GPU on a type that is `n` times scarcer than the most common one costs `scarce_s` at most.
+    Each standard gang that could still start is worth `room_s` seconds of its GPUs. Each domain beyond the first of a
+    preferred layer costs a gang `spread_s` seconds of its GPUs, a pipeline that leaves a domain the same for its own.
+    A GPU on a slower type loses `horizon_s` times its slowness. A GPU of the rarest type costs up to `scarce_s`.
     """
 
     horizon_s: int = 3_600
     room_s: int = 60
-    standard_gangs: tuple[int, ...] = (8, 4)
+    standard_gangs: tuple[StandardGang, ...] = (
+        StandardGang(workers=4, gpus=8, layer=Layer.RACK),
+        StandardGang(workers=1, gpus=8, layer=Layer.HOST),
+        StandardGang(workers=1, gpus=4, layer=Layer.HOST),
+    )
     spread_s: int = 120
     scarce_s: int = 30
 
     def __post_init__(self) -> None:
         for field in ("horizon_s", "room_s", "spread_s", "scarce_s"):
             check.integer(field, getattr(self, field), 0, 1_000_000, "s")
-        for index, gpus in enumerate(self.standard_gangs):
-            check.integer(f"standard_gangs[{index}]", gpus, 1, 1024, "GPUs")
+        if self.horizon_s % 100:
+            raise InvalidInput(
+                "horizon_s", f"{self.horizon_s} s times a weight in hundredths is not whole", "a multiple of 100"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

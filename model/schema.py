@@ -63,7 +63,7 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if typing.get_origin(hint) is tuple:
         return {"type": "array", "items": _schema(typing.get_args(hint)[0], definitions)}
     if dataclasses.is_dataclass(hint):
-        return _reference(typing.cast(type, hint), definitions, {})
+        return _reference(typing.cast("type", hint), definitions, {})
     if issubclass(hint, Enum):
         definitions.setdefault(
             hint.__name__, {"description": inspect.getdoc(hint) or "", "enum": [member.value for member in hint]}
