@@ -1,0 +1,53 @@
+"""Shards, their cache, the loader, the step timer and checkpoints of a training job.
+
+Names are imported on first use, so that the host's agent can call `phalanx.dataplane.inventory.inventory` without
+the training packages.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cache import ShardCache as ShardCache
+    from .checkpoint import latest_checkpoint as latest_checkpoint
+    from .checkpoint import load_checkpoint as load_checkpoint
+    from .checkpoint import save_checkpoint as save_checkpoint
+    from .dataset import ShardDataset as ShardDataset
+    from .fields import Field as Field
+    from .inventory import CachedDataset as CachedDataset
+    from .loader import Loader as Loader
+    from .manifest import Manifest as Manifest
+    from .manifest import read_manifest as read_manifest
+    from .order import Order as Order
+    from .step_timer import StepTimer as StepTimer
+    from .stop import agree_to_stop as agree_to_stop
+    from .stop import grace_left_s as grace_left_s
+    from .stop import stop_requested as stop_requested
+    from .writer import ShardWriter as ShardWriter
+
+_HOMES = {
+    "CachedDataset": "inventory",
+    "Field": "fields",
+    "Loader": "loader",
+    "Manifest": "manifest",
+    "Order": "order",
+    "ShardCache": "cache",
+    "ShardDataset": "dataset",
+    "ShardWriter": "writer",
+    "StepTimer": "step_timer",
+    "agree_to_stop": "stop",
+    "grace_left_s": "stop",
+    "latest_checkpoint": "checkpoint",
+    "load_checkpoint": "checkpoint",
+    "read_manifest": "manifest",
+    "save_checkpoint": "checkpoint",
+    "stop_requested": "stop",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
