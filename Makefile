@@ -1,0 +1,49 @@
+# Everything a fresh machine needs is Python 3.11 to 3.13 (with its venv module) and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+# Where to take torch from; https://download.pytorch.org/whl/cpu has the small CPU build.
+TORCH_INDEX ?=
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+CHECKED := model solver adapters api dataplane bench
+MAKEFLAGS += --no-print-directory
+
+.PHONY: run test lint types imports formats venv clean
+
+run: $(STAMP)
+	@$(BIN)/phalanx demo
+
+test: $(STAMP)
+	$(BIN)/pytest --cov --cov-report=term
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy cannot follow the finder of an editable install; it finds the folders as phalanx.* through this link.
+types: $(STAMP)
+	@mkdir -p build/types && ln -sfn ../.. build/types/phalanx
+	$(BIN)/mypy $(addprefix -p phalanx.,$(CHECKED))
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+formats: $(STAMP)
+	$(BIN)/phalanx schema --out docs/formats
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys, venv, ensurepip; v = sys.version_info; sys.exit(not (3, 11) <= v[:2] <= (3, 13))' || { \
+	  echo "Phalanx needs Python 3.11, 3.12 or 3.13 with its venv module; $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (the first time takes a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[ray,train,postgres,dev]" -c constraints.txt
+	@touch $@
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
