@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
-# Where to take torch from; https://download.pytorch.org/whl/cpu has the small CPU build.
-TORCH_INDEX ?=
+# Has the CPU build of torch, a tenth of the size; TORCH_INDEX= (empty) takes what the default index offers.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 CHECKED := model solver adapters api dataplane bench
 MAKEFLAGS += --no-print-directory
 
@@ -41,8 +42,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[ray,train,postgres,dev]" -c constraints.txt
+	@$(PIP) -qq --retries 1 $(TORCH) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt
+	@$(PIP) -q -e ".[ray,train,postgres,dev]" -c constraints.txt
 	@touch $@
 
 clean:
