@@ -162,7 +162,8 @@ def _decoder(expected: Any) -> Callable[[Any], Any]:
     if typing.get_origin(expected) is tuple:
         return _tuple_decoder(typing.get_args(expected)[0])
     if dataclasses.is_dataclass(expected):
-        return _dataclass_decoder(expected)
+        cls: Any = expected
+        return _dataclass_decoder(cls)
     if issubclass(expected, Enum):
         return _enum_decoder(expected)
     return {int: _integer, str: _string, bool: _boolean}[expected]

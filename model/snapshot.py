@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import check
@@ -101,6 +102,8 @@ class Snapshot:
             if teams and record.job.team not in teams:
                 raise InvalidInput(f"jobs[{index}].job.team", f"no team {record.job.team!r}", "one of the teams")
             _check_placement(f"jobs[{index}]", record, hosts)
+        _check_loops("teams", "parent", {team.id: (team.parent,) if team.parent else () for team in self.teams})
+        _check_loops("jobs", "job.after", {record.id: record.job.after for record in self.jobs})
 
 
 def _check_placement(path: str, record: JobRecord, hosts: dict[HostId, Host]) -> None:
@@ -116,3 +119,22 @@ def _check_placement(path: str, record: JobRecord, hosts: dict[HostId, Host]) ->
         for gpu in worker.gpus:
             if host.gpu(gpu) is None:
                 raise InvalidInput(f"{where}.gpus", f"host {host.id} has no GPU {gpu}", "indices of its GPUs")
+
+
+def _check_loops(field: str, edge: str, edges: Mapping[str, Sequence[str]]) -> None:
+    """No node reaches itself; a depth-first walk with an explicit stack, for chains may be thousands long."""
+    done: set[str] = set()
+    for number, start in enumerate(edges):
+        path: list[str] = []
+        stack = [(start, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                done.add(path.pop())
+            elif node in path:
+                loop = " -> ".join([*path[path.index(node) :], node])
+                raise InvalidInput(f"{field}[{number}].{edge}", f"a loop: {loop}", "an order that can be followed")
+            elif node not in done and node in edges:
+                path.append(node)
+                stack.append((node, True))
+                stack.extend((following, False) for following in edges[node])

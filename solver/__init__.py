@@ -1,0 +1,1 @@
+"""Pure decisions: snapshot and policy in, decision out. No clock, no I/O, no environment."""

@@ -1,0 +1,166 @@
+"""What each waiting gang asks of the topology, derived once from the job and the fleet (RULES 4).
+
+Pure and without a solver: the encoder, the greedy and the verifier read the same derived demands, and state the rules
+about them independently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..model.host import MILLI, Gpu, Host, HostState
+from ..model.ids import SiteId
+from ..model.job import Job, Role, Strictness, WorkerRequest
+from ..model.job_state import JobState
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The layers in which all workers of a gang must (required) or would rather (preferred) share one domain.
+
+    At most one required layer matters, the narrowest: domains of narrower layers lie inside those of wider ones.
+    None allows a gang across sites.
+    """
+
+    required: Layer | None
+    preferred: tuple[Layer, ...]
+
+
+def confinement(job: Job, snapshot: Snapshot, policy: Policy) -> Confinement:
+    """The gang's own constraints; where it states none, one host if it fits on one, else one site, one rack preferred.
+
+    A gang leaves its site only where policy and job both allow it.
+    """
+    across = policy.cross_site and job.cross_site
+    if not job.topology:
+        if any(fits_empty(job, host) for host in snapshot.hosts):
+            return Confinement(Layer.HOST, ())
+        preferred = (Layer.RACK, Layer.ZONE, Layer.SITE) if across else (Layer.RACK, Layer.ZONE)
+        return Confinement(None if across else Layer.SITE, preferred)
+    required = [c.layer for c in job.topology if c.strictness is Strictness.REQUIRED]
+    if not across:
+        required.append(Layer.SITE)
+    narrowest = min(required, key=lambda layer: layer.width, default=None)
+    wanted = {c.layer for c in job.topology if c.strictness is Strictness.PREFERRED}
+    if any(role.parallelism is not None and role.parallelism.data > 1 for role in job.roles):
+        wanted.add(Layer.ZONE)
+    # A preferred layer at or above the required one is always met and costs nothing.
+    limit = 99 if narrowest is None else narrowest.width
+    return Confinement(narrowest, tuple(layer for layer in Layer if layer in wanted and layer.width < limit))
+
+
+def fits_empty(job: Job, host: Host) -> bool:
+    """Whether every worker of the gang fits on this host with nothing else on it (its state does not matter)."""
+    requests = [(role, role.request) for role in job.roles]
+    if (
+        sum(role.count * request.cpu_milli for role, request in requests) > host.cpu_milli
+        or sum(role.count * request.memory_mib for role, request in requests) > host.memory_mib
+        or sum(role.count * request.network_mbps for role, request in requests) > host.network_mbps
+        or job.gpu_milli > host.gpu_milli
+    ):
+        return False
+    cards = [_EmptyCard(CardKind.of(gpu), MILLI, gpu.memory_mib) for gpu in host.gpus if gpu.healthy]
+    roles = sorted((role for role in job.roles if role.request.gpu_milli), key=lambda role: -role.request.gpu_milli)
+    return _roles_fit(roles, cards)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CardKind:
+    """Cards of one host that nothing tells apart: equal type and equal memory (MiB)."""
+
+    gpu_type: str
+    memory_mib: int
+
+    @staticmethod
+    def of(gpu: Gpu) -> CardKind:
+        """The kind of that card."""
+        return CardKind(gpu.gpu_type, gpu.memory_mib)
+
+
+def card_takes(request: WorkerRequest, memory_mib: int) -> bool:
+    """Whether an empty card of that memory can serve the request."""
+    return request.gpu_memory_mib <= memory_mib
+
+
+def card_memory(request: WorkerRequest, memory_mib: int) -> int:
+    """MiB that the request books on one card: all of it for whole cards, else what it asks or its fraction."""
+    if not request.fractional:
+        return memory_mib
+    return request.gpu_memory_mib or request.gpu_milli * memory_mib // MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class _EmptyCard:
+    kind: CardKind
+    milli: int
+    memory_mib: int
+
+
+def _roles_fit(roles: list[Role], cards: list[_EmptyCard]) -> bool:
+    """Exact for whole cards; first fit decreasing for fractions, which never says yes to what does not fit."""
+    if not roles:
+        return True
+    for gpu_type in sorted({card.kind.gpu_type for card in cards}):
+        if roles[0].throughput_milli(gpu_type) is not None:
+            left = _take(roles[0], gpu_type, cards)
+            if left is not None and _roles_fit(roles[1:], left):
+                return True
+    return False
+
+
+def _take(role: Role, gpu_type: str, cards: list[_EmptyCard]) -> list[_EmptyCard] | None:
+    """The cards left after all workers of the role took theirs of that type; None where they do not fit."""
+    request, left = role.request, list(cards)
+    for _ in range(role.count):
+        taken = _share(request, gpu_type, left) if request.fractional else _whole(request, gpu_type, left)
+        if not taken:
+            return None
+    return left
+
+
+def _whole(request: WorkerRequest, gpu_type: str, left: list[_EmptyCard]) -> bool:
+    kinds = Counter(card.kind for card in left if card.kind.gpu_type == gpu_type and card.milli == MILLI)
+    # The kind with the least memory that serves: larger cards stay for larger requests.
+    for kind in sorted(kinds):
+        if kinds[kind] >= request.whole_gpus and card_takes(request, kind.memory_mib):
+            for _ in range(request.whole_gpus):
+                left.remove(_EmptyCard(kind, MILLI, kind.memory_mib))
+            return True
+    return False
+
+
+def _share(request: WorkerRequest, gpu_type: str, left: list[_EmptyCard]) -> bool:
+    for number, card in enumerate(left):
+        memory = card_memory(request, card.kind.memory_mib)
+        if card.kind.gpu_type == gpu_type and card.milli >= request.gpu_milli and card.memory_mib >= memory:
+            left[number] = _EmptyCard(card.kind, card.milli - request.gpu_milli, card.memory_mib - memory)
+            return True
+    return False
+
+
+def candidates(snapshot: Snapshot) -> tuple[JobRecord, ...]:
+    """The waiting gangs that this round may start: queued, and not in a back-off."""
+    return tuple(
+        record for record in snapshot.jobs if record.state is JobState.QUEUED and record.not_before_s <= snapshot.now_s
+    )
+
+
+def placeable(host: Host) -> bool:
+    """Whether the host takes new work at all: ready, and not a spare held back for replacing failed hosts."""
+    return host.state is HostState.READY and not host.spare
+
+
+def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[SiteId]:
+    """Sites the gang may run on: its pins, and on premises only for production unless its job says otherwise."""
+    on_premises_only = job.off_premises is False or (
+        job.off_premises is None and job.tier <= 2 and not policy.production_off_premises
+    )
+    return frozenset(
+        site.id
+        for site in snapshot.sites
+        if (not job.sites or site.id in job.sites) and (site.on_premises or not on_premises_only)
+    )
