@@ -179,6 +179,9 @@ class Store(Protocol):
     def acquire(self, name: str, holder: str, *, ttl_s: int, now_s: int) -> Lease | None:
         """Takes or renews a lease; None while another holds it."""
 
+    def lease(self, name: str) -> Lease | None:
+        """The lease of that name, expired or not; None where nobody has ever taken it."""
+
     def release(self, lease: Lease) -> None:
         """Gives a lease back early."""
 
