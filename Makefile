@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes a few minutes) ..."
-	@$(PIP) -qq --retries 1 $(TORCH) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt
+	@$(PIP) -qq --no-deps --retries 1 $(TORCH) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt
 	@$(PIP) -q -e ".[ray,train,postgres,dev]" -c constraints.txt
 	@touch $@
 
