@@ -60,7 +60,10 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGang:
-    """One attempt as it really is. `exits` are the ranks that have ended; `stopping` whether SIGTERM was sent."""
+    """One attempt as it really is. `exits` are the ranks that have ended; `stopping` whether SIGTERM was sent.
+
+    `lost_host` and `cause` say what broke a broken one.
+    """
 
     job: JobId
     attempt: int
@@ -68,6 +71,7 @@ class ObservedGang:
     exits: tuple[RankExit, ...] = ()
     stopping: bool = False
     cause: str = ""
+    lost_host: HostId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +116,15 @@ class StopGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseGang:
-    """All ranks have ended: give the resources back and verify the hosts clean. Also sweeps orphans."""
+    """All ranks have ended: give the resources back and verify the hosts clean. Also sweeps orphans.
+
+    `hosts` are those the attempt was placed on, for an executor that has forgotten them; empty for an orphan.
+    """
 
     job: JobId
     attempt: int
     orphan: bool = False
+    hosts: tuple[HostId, ...] = ()
 
 
 Instruction = ReserveGang | LaunchGang | StopGang | ReleaseGang
