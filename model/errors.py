@@ -4,7 +4,8 @@ PhalanxError
 ├── InvalidInput         what a user or a file gave is wrong: where, what, and what would be right
 ├── IllegalTransition    a job was asked to change state in a way the table of states forbids
 ├── StaleTerm            an actor whose lease has passed to another tried to write
-└── NotFound             a job, host, round or team of that name does not exist
+├── NotFound             a job, host, round or team of that name does not exist
+└── StoreUnavailable     the database cannot be reached, is busy, or belongs to another version of Phalanx
 """
 
 from __future__ import annotations
@@ -47,3 +48,7 @@ class StaleTerm(PhalanxError):
 
 class NotFound(PhalanxError):
     """No such job, host, round or team."""
+
+
+class StoreUnavailable(PhalanxError):
+    """The database cannot be used now; nothing was written."""
