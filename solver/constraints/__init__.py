@@ -1,0 +1,13 @@
+"""The rule families, one module each: what a decision must obey. Their order does not matter."""
+
+from __future__ import annotations
+
+from ...model.decision import RuleFamily
+from . import capacity, eligibility, gang, topology
+
+FAMILIES = {
+    RuleFamily.GANG: gang.add,
+    RuleFamily.ELIGIBILITY: eligibility.add,
+    RuleFamily.CAPACITY: capacity.add,
+    RuleFamily.TOPOLOGY: topology.add,
+}

@@ -1,0 +1,81 @@
+"""How near a goal's value is to its bound: proven, within a gang, or open (DESIGN 3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..model.decision import GoalResult, GoalStatus
+from ..model.ids import JobId, TeamId
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .demand import candidates
+from .goals import GoalValue, values
+from .order import Order, order, value_milli
+
+
+def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> list[int]:
+    """What no decision can exceed, one a goal, if only the `startable` gangs can start at all.
+
+    `start`: all of them start. `economy`: nothing is lost and no room taken. `order`: all of them start.
+    """
+    ranks = order(snapshot, policy)
+    empty = values(snapshot, policy, ())
+    gangs = [record for record in candidates(snapshot) if record.id in startable]
+    bounds = []
+    for value in empty:
+        if value.name == "order":
+            bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
+        elif value.name == "economy":
+            bounds.append(value.value)
+        else:
+            bounds.append(_all_started(level_of(value), gangs, ranks, policy))
+    return bounds
+
+
+def level_of(goal: GoalValue) -> int:
+    """The level of a `start[level]` goal."""
+    return int(goal.name[len("start[") : -1])
+
+
+def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: Policy) -> int:
+    total, upward = 0, Counter[TeamId]()
+    for record in gangs:
+        if record.level == level:
+            total += ranks.milli[record.id] * ranks.weight[record.id]
+        if record.level >= level:
+            upward[record.job.team] += ranks.milli[record.id]
+    total += sum(ranks.curve[team].credit(milli) for team, milli in upward.items())
+    return policy.objective.horizon_s // 100 * total
+
+
+def judge(
+    snapshot: Snapshot, policy: Policy, reached: Sequence[GoalValue], bounds: Sequence[int]
+) -> tuple[GoalResult, ...]:
+    """The goals of a decision with their bounds and statuses.
+
+    A bound is valid only while all goals before it keep the values it was computed for; `bounds` must hold that.
+    """
+    results = []
+    for value, bound in zip(reached, bounds, strict=True):
+        top = max(value.value, bound)
+        status = GoalStatus.PROVEN if top == value.value else GoalStatus.OPEN
+        if status is GoalStatus.OPEN and value.name.startswith("start["):
+            # A milli-GPU is worth at least H in this goal, so this rounds the gap up.
+            short = -(-(top - value.value) // policy.objective.horizon_s)
+            if short <= _one_gang(snapshot, policy, level_of(value)):
+                status = GoalStatus.WITHIN_A_GANG
+        results.append(
+            GoalResult(name=value.name, unit=value.unit, value=value.value, bound=top, status=status, parts=value.parts)
+        )
+    return tuple(results)
+
+
+def _one_gang(snapshot: Snapshot, policy: Policy, level: int) -> int:
+    """milli-GPU that a gap may have and still be within a gang.
+
+    The larger of a share of what the level runs and the largest gang that waits at the level.
+    """
+    running = sum(r.job.gpu_milli for r in snapshot.jobs if r.level == level and r.state.holds_capacity)
+    waiting = [value_milli(record, policy) for record in candidates(snapshot) if record.level == level]
+    return max(running * policy.solve.within_a_gang_milli // 1000, max(waiting, default=0))

@@ -1,0 +1,263 @@
+"""The goals of a round as integer expressions, in their order (docs/rounds.md).
+
+One function per term; `goals()` at the end of the file is the table of contents. The same goals are stated a second
+time, in plain Python, in `goals.py`; the two are compared after every solve.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from ortools.sat.python.cp_model import IntVar
+
+from ..model.host import MILLI
+from ..model.ids import HostId, TeamId
+from ..model.policy import StandardGang
+from ..model.topology import Layer
+from .classes import Gang, HostClass, WorkerClass
+from .constraints.topology import by_domain
+from .demand import candidates
+from .order import Order, order
+from .topology import domains
+from .variables import Variables
+
+SECONDS = "mGPU*s"
+PLACES = "places"
+
+
+@dataclass(slots=True)
+class Sum:
+    """A linear expression: constant + sum of coefficient * variable."""
+
+    constant: int = 0
+    terms: list[tuple[int, IntVar]] = field(default_factory=list)
+
+    def add(self, coefficient: int, variable: IntVar) -> None:
+        """Adds one term; a zero coefficient adds nothing."""
+        if coefficient:
+            self.terms.append((coefficient, variable))
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One goal: more is better."""
+
+    name: str
+    unit: str
+    parts: dict[str, Sum]
+
+    @property
+    def constant(self) -> int:
+        """The part that no decision changes."""
+        return sum(part.constant for part in self.parts.values())
+
+    @property
+    def terms(self) -> list[tuple[int, IntVar]]:
+        """Coefficients and variables of all parts."""
+        return [term for part in self.parts.values() for term in part.terms]
+
+
+def _start(level: int, ranks: Order, variables: Variables) -> Sum:
+    """H/100 * (weighted milli-GPU started at the level + fair-share credit of all teams down to this level)."""
+    instance = variables.instance
+    scale = instance.policy.objective.horizon_s // 100
+    total = Sum()
+    upward: dict[TeamId, list[Gang]] = defaultdict(list)
+    for gang in instance.gangs:
+        if gang.record.level == level:
+            total.add(scale * ranks.milli[gang.id] * ranks.weight[gang.id], variables.started(gang))
+        if gang.record.level >= level:
+            upward[gang.record.job.team].append(gang)
+    for team, gangs in sorted(upward.items()):
+        _credit(level, team, gangs, ranks, variables, scale, total)
+    return total
+
+
+def _credit(
+    level: int, team: TeamId, gangs: list[Gang], ranks: Order, variables: Variables, scale: int, total: Sum
+) -> None:
+    """Fills the team's curve from its base: one portion per segment, all together what the team starts.
+
+    The weights fall from segment to segment, so a maximum fills them in order.
+    """
+    curve = ranks.curve[team]
+    most = sum(ranks.milli[gang.id] for gang in gangs)
+    low, portions = curve.base, []
+    for number, (end, weight) in enumerate(zip(curve.ends, curve.weights, strict=True)):
+        width = min(end - low, most)
+        if width > 0 and weight > 0:
+            portion = variables.model.new_int_var(0, width, f"credit[{level},{team},{number}]")
+            portions.append(portion)
+            total.add(scale * weight, portion)
+            low = end
+        low = max(low, end)
+    if portions:
+        started = sum(ranks.milli[gang.id] * variables.started(gang) for gang in gangs)
+        variables.model.add(sum(portions) <= started)
+
+
+def _speed(variables: Variables) -> Sum:
+    """Slower types, preferred layers left, pipelines cut: all losses."""
+    total = Sum()
+    for gang in variables.instance.gangs:
+        for workers in gang.workers:
+            _slowness(workers, variables, total)
+            _pipelines(gang, workers, variables, total)
+        for layer in gang.confinement.preferred:
+            _spread(gang, layer, variables, total)
+    return total
+
+
+def _slowness(workers: WorkerClass, variables: Variables, total: Sum) -> None:
+    """A worker on a slower type than the fastest of the fleet that it accepts loses that part of the horizon."""
+    role, snapshot = workers.role, variables.instance.snapshot
+    fleet = {gpu_type for host in snapshot.hosts for gpu_type in host.gpu_types}
+    speeds = {t: speed for t in fleet if (speed := role.throughput_milli(t)) is not None}
+    horizon = variables.instance.policy.objective.horizon_s
+    for slot in workers.slots:
+        if slot.kind is not None:
+            best = max(speeds.values())
+            lost = role.request.gpu_milli * horizon * (best - speeds[slot.kind.gpu_type]) // best
+            total.add(-lost, variables.workers_at(workers, slot))
+
+
+def _spread(gang: Gang, layer: Layer, variables: Variables, total: Sum) -> None:
+    """Each domain of a preferred layer beyond the first costs `spread_s` of the gang."""
+    model = variables.model
+    price = variables.instance.policy.objective.spread_s * gang.record.job.gpu_milli
+    reach: dict[str, list[tuple[int, IntVar]]] = defaultdict(list)
+    for workers in gang.workers:
+        for domain, counts in by_domain(variables.instance, workers, layer, variables).items():
+            reach[domain].extend((workers.role.count, count) for count in counts)
+    if price == 0 or len(reach) < 2:
+        return
+    for domain, counts in sorted(reach.items()):
+        used = model.new_bool_var(f"used[{gang.id},{layer},{domain}]")
+        for most, count in counts:
+            model.add(count <= most * used)
+        total.add(-price, used)
+    total.add(price, variables.started(gang))
+
+
+def _pipelines(gang: Gang, workers: WorkerClass, variables: Variables, total: Sum) -> None:
+    """Each pipeline replica that is not wholly inside one domain costs `spread_s` of its GPUs, per layer."""
+    parallelism = workers.role.parallelism
+    if parallelism is None or parallelism.pipeline < 2:
+        return
+    size = parallelism.tensor * parallelism.pipeline
+    price = variables.instance.policy.objective.spread_s * size * workers.role.request.gpu_milli
+    for layer in (Layer.NVLINK, Layer.RACK, Layer.ZONE):
+        total.add(-price * parallelism.data, variables.started(gang))
+        for domain, counts in by_domain(variables.instance, workers, layer, variables).items():
+            name = f"whole[{gang.id},{workers.role.name},{layer},{domain}]"
+            whole = variables.model.new_int_var(0, parallelism.data, name)
+            variables.model.add(size * whole <= sum(counts))
+            total.add(price, whole)
+
+
+def _scarce(variables: Variables) -> Sum:
+    """A GPU of a rarer type costs more, up to `scarce_s`, so that rare types are kept for those who need them."""
+    total = Sum()
+    instance = variables.instance
+    counts = Counter(gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus if gpu.healthy)
+    most = max(counts.values(), default=1)
+    for gang in instance.gangs:
+        for workers in gang.workers:
+            for slot in workers.slots:
+                if slot.kind is not None:
+                    rarity = most - counts[slot.kind.gpu_type]
+                    cost = workers.role.request.gpu_milli * instance.policy.objective.scarce_s * rarity // most
+                    total.add(-cost, variables.workers_at(workers, slot))
+    return total
+
+
+def _room(variables: Variables) -> Sum:
+    """Standard gangs that could still start on the free cards of placeable hosts."""
+    total = Sum()
+    instance = variables.instance
+    blocks: dict[tuple[int, str, HostId], tuple[int, IntVar | None]] = {}
+    for gang in instance.policy.objective.standard_gangs:
+        worth = gang.workers * gang.gpus * MILLI * instance.policy.objective.room_s
+        for members in domains((host.host for host in instance.hosts.values()), gang.layer).values():
+            hosts = [instance.hosts[host_id] for host_id in members]
+            for gpu_type in sorted({kind.gpu_type for host in hosts for kind in host.free_cards}):
+                _room_of_domain(gang, gpu_type, hosts, blocks, variables, worth, total)
+    return total
+
+
+def _room_of_domain(
+    gang: StandardGang,
+    gpu_type: str,
+    hosts: list[HostClass],
+    blocks: dict[tuple[int, str, HostId], tuple[int, IntVar | None]],
+    variables: Variables,
+    worth: int,
+    total: Sum,
+) -> None:
+    fixed, open_blocks = 0, []
+    for host in hosts:
+        key = (gang.gpus, gpu_type, host.id)
+        if key not in blocks:
+            blocks[key] = _blocks(gang.gpus, gpu_type, host, variables)
+        most, variable = blocks[key]
+        if variable is None:
+            fixed += most
+        else:
+            open_blocks.append((most, variable))
+    if not open_blocks:
+        total.constant += worth * (fixed // gang.workers)
+        return
+    if gang.workers == 1:
+        total.constant += worth * fixed
+        for _, variable in open_blocks:
+            total.add(worth, variable)
+        return
+    most_gangs = (fixed + sum(most for most, _ in open_blocks)) // gang.workers
+    if most_gangs:
+        fit = variables.model.new_int_var(0, most_gangs, f"room[{gang.workers}x{gang.gpus},{gpu_type},{hosts[0].id}]")
+        variables.model.add(gang.workers * fit <= fixed + sum(variable for _, variable in open_blocks))
+        total.add(worth, fit)
+
+
+def _blocks(gpus: int, gpu_type: str, host: HostClass, variables: Variables) -> tuple[int, IntVar | None]:
+    """Blocks of that many free cards of the type on a host: how many now, and the variable where that may change."""
+    free = sum(count for kind, count in host.free_cards.items() if kind.gpu_type == gpu_type)
+    most = free // gpus
+    taking: list[tuple[int, IntVar]] = []
+    for kind in host.free_cards:
+        if kind.gpu_type == gpu_type:
+            taking.extend((role.request.whole_gpus, count) for role, count in variables.on_kind(host.id, kind))
+    for card in host.cards:
+        shared = variables.shared(host.id, card)
+        if shared is not None and card.kind.gpu_type == gpu_type:
+            taking.append((1, shared))
+    if most == 0 or not taking:
+        return most, None
+    block = variables.model.new_int_var(0, most, f"blocks[{gpus},{gpu_type},{host.id}]")
+    variables.model.add(gpus * block + sum(cards * variable for cards, variable in taking) <= free)
+    return most, block
+
+
+def _queue_order(ranks: Order, variables: Variables) -> Sum:
+    """Among equals the head of the queue first."""
+    total = Sum()
+    for gang in variables.instance.gangs:
+        total.add(len(ranks.place) - ranks.place[gang.id], variables.started(gang))
+    return total
+
+
+def goals(variables: Variables) -> tuple[Goal, ...]:
+    """Every goal of the round, the most important first. Creates the auxiliary variables that they need."""
+    instance = variables.instance
+    waiting = candidates(instance.snapshot)
+    ranks = order(instance.snapshot, instance.policy)
+    listed = [
+        Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)})
+        for level in sorted({record.level for record in waiting}, reverse=True)
+    ]
+    if waiting:
+        economy = {"speed": _speed(variables), "scarce": _scarce(variables), "room": _room(variables)}
+        listed.append(Goal("economy", SECONDS, economy))
+        listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
+    return tuple(listed)
