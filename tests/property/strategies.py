@@ -1,0 +1,232 @@
+"""Random small worlds for property tests, small enough that brute force over every placement stays possible.
+
+`from strategies import snapshots`: conftest.py puts this folder on the path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from phalanx.model.host import Gpu, Host, HostState
+from phalanx.model.ids import HostId, JobId, SiteId, TeamId
+from phalanx.model.job import (
+    GpuTypeChoice,
+    Job,
+    Parallelism,
+    Preemptible,
+    Role,
+    Strictness,
+    TopologyConstraint,
+    WorkerRequest,
+)
+from phalanx.model.job_state import JobState
+from phalanx.model.placement import Placement, WorkerPlacement
+from phalanx.model.policy import ObjectivePolicy, Policy, StandardGang
+from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.model.team import Team, Usage
+from phalanx.model.topology import Layer, Site, TopologyPath
+from phalanx.solver.books import Books
+
+NOW_S = 1_000_000
+TYPES = ("A100", "H100")
+MEMORY_MIB = {"A100": (40_960, 81_920), "H100": (81_920,)}
+TEAMS = (
+    Team(id=TeamId("lab"), weight=300),
+    Team(id=TeamId("vision"), parent=TeamId("lab"), usage=Usage(gpu_milli_s=2_000 * 86_400)),
+    Team(id=TeamId("speech"), parent=TeamId("lab"), weight=200),
+    Team(id=TeamId("web")),
+)
+LEAVES = ("vision", "speech", "web")
+SITES = (Site(id=SiteId("north")), Site(id=SiteId("cloud"), on_premises=False))
+
+
+@st.composite
+def hosts(draw: st.DrawFn, number: int, max_cards: int = 4) -> Host:
+    """One host of up to `max_cards` cards, of one or two kinds, now and then a broken card, a cordon or a spare."""
+    path = TopologyPath(
+        site=draw(st.sampled_from(("north", "north", "north", "cloud"))),
+        zone=draw(st.sampled_from((None, "z0", "z0", "z1"))),
+        rack=draw(st.sampled_from((None, "r0", "r0", "r1"))),
+        nvlink=draw(st.sampled_from((None, None, "n0"))),
+    )
+    first = draw(st.sampled_from(TYPES))
+    mixed = draw(st.integers(0, 5)) == 0
+    gpus = []
+    for index in range(draw(st.integers(0, max_cards))):
+        gpu_type = draw(st.sampled_from(TYPES)) if mixed else first
+        memory = draw(st.sampled_from(MEMORY_MIB[gpu_type])) if mixed else MEMORY_MIB[gpu_type][-1]
+        healthy = draw(st.integers(0, 9)) > 0
+        gpus.append(Gpu(index=index, gpu_type=gpu_type, memory_mib=memory, healthy=healthy))
+    common = draw(st.integers(0, 7)) > 0
+    return Host(
+        id=HostId(f"h{number}"),
+        path=path,
+        gpus=tuple(gpus),
+        cpu_milli=draw(st.sampled_from((4_000, 8_000, 16_000))),
+        memory_mib=draw(st.sampled_from((8_192, 32_768))),
+        network_mbps=draw(st.sampled_from((0, 10_000))),
+        state=HostState.READY if common else draw(st.sampled_from(list(HostState))),
+        spare=draw(st.integers(0, 11)) == 0,
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn, max_cards: int = 4) -> WorkerRequest:
+    """What one worker asks: no card, a fraction of one, or whole cards."""
+    shape = draw(st.sampled_from(("whole", "whole", "whole", "fraction", "none")))
+    cpu = draw(st.sampled_from((500, 1_000, 4_000)))
+    memory = draw(st.sampled_from((0, 1_024, 8_192)))
+    if shape == "none":
+        return WorkerRequest(cpu_milli=cpu, memory_mib=memory)
+    if shape == "fraction":
+        milli = draw(st.sampled_from((100, 300, 500, 700)))
+        card = draw(st.sampled_from((0, 0, 20_480, 61_440)))
+        return WorkerRequest(gpu_milli=milli, gpu_memory_mib=card, cpu_milli=cpu, memory_mib=memory)
+    milli = 1_000 * draw(st.sampled_from((1, 1, 2, max_cards)))
+    card = draw(st.sampled_from((0, 0, 61_440)))
+    network = draw(st.sampled_from((0, 0, 0, 5_000)))
+    return WorkerRequest(gpu_milli=milli, gpu_memory_mib=card, cpu_milli=cpu, memory_mib=memory, network_mbps=network)
+
+
+@st.composite
+def roles(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) -> Role:
+    """A role of up to `max_workers` workers; some with tensor and pipeline groups, some with unequal GPU types."""
+    request = draw(requests(max_cards))
+    count = draw(st.integers(1, max_workers))
+    parallelism = None
+    if draw(st.integers(0, 3)) == 0:
+        shapes = [
+            Parallelism(tensor=tensor, pipeline=pipeline, data=count // tensor // pipeline)
+            for tensor in range(1, count + 1)
+            for pipeline in range(1, count + 1)
+            if count % (tensor * pipeline) == 0
+        ]
+        parallelism = draw(st.sampled_from(shapes))
+    choices: tuple[GpuTypeChoice, ...] = ()
+    if request.gpu_milli and draw(st.booleans()):
+        names = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2, unique=True))
+        choices = tuple(
+            GpuTypeChoice(gpu_type=kind, throughput_milli=draw(st.sampled_from((400, 1_000, 2_500)))) for kind in names
+        )
+    return Role(name=name, count=count, request=request, gpu_types=choices, parallelism=parallelism)
+
+
+@st.composite
+def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) -> Job:
+    """One job of one or two roles, at any level, with or without topology constraints and site pins."""
+    names = ("worker", "helper") if draw(st.integers(0, 3)) == 0 else ("worker",)
+    constraints: tuple[TopologyConstraint, ...] = ()
+    if draw(st.integers(0, 2)) == 0:
+        layers = draw(st.lists(st.sampled_from(list(Layer)), min_size=1, max_size=2, unique=True))
+        constraints = tuple(
+            TopologyConstraint(layer=layer, strictness=draw(st.sampled_from(list(Strictness)))) for layer in layers
+        )
+    return Job(
+        id=JobId(name),
+        team=TeamId(draw(st.sampled_from(LEAVES))),
+        roles=tuple(draw(roles(role, max_workers, max_cards)) for role in names),
+        tier=draw(st.integers(1, 4)),
+        priority=draw(st.integers(-1, 1)),
+        preemptible=draw(st.sampled_from((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME))),
+        topology=constraints,
+        cross_site=draw(st.booleans()),
+        off_premises=draw(st.sampled_from((None, None, True, False))),
+        sites=draw(st.sampled_from(((), (), (), (SiteId("north"),), (SiteId("cloud"),)))),
+    )
+
+
+@st.composite
+def snapshots(
+    draw: st.DrawFn,
+    max_hosts: int = 4,
+    max_cards: int = 4,
+    max_jobs: int = 4,
+    max_workers: int = 4,
+    max_running: int = 3,
+) -> Snapshot:
+    """A fleet with running work that is within capacity, and waiting jobs of which most are candidates."""
+    fleet = tuple(draw(hosts(number, max_cards)) for number in range(draw(st.integers(1, max_hosts))))
+    snapshot = Snapshot(now_s=NOW_S, sites=SITES, hosts=fleet, teams=TEAMS)
+    running = _running(draw, snapshot, max_running, max_cards)
+    waiting = []
+    for number in range(draw(st.integers(1, max_jobs))):
+        job = draw(gangs(f"j{number}", max_workers, max_cards))
+        state = draw(st.sampled_from((JobState.QUEUED,) * 8 + (JobState.HELD, JobState.BLOCKED)))
+        waiting.append(
+            JobRecord(
+                job=job,
+                state=state,
+                submitted_s=NOW_S - draw(st.sampled_from((0, 60, 3_600, 400_000, 700_000))),
+                attempt=draw(st.integers(0, 2)),
+                demoted=draw(st.integers(0, 9)) == 0,
+                not_before_s=NOW_S + 30 if draw(st.integers(0, 9)) == 0 else 0,
+            )
+        )
+    return replace(snapshot, jobs=(*running, *waiting))
+
+
+def _running(draw: st.DrawFn, snapshot: Snapshot, number: int, max_cards: int) -> tuple[JobRecord, ...]:
+    """Jobs of one worker each, on the first cards where each fits."""
+    books = Books(snapshot)
+    records = []
+    for index in range(draw(st.integers(0, number))):
+        role = Role(request=draw(requests(max_cards)))
+        job = Job(id=JobId(f"r{index}"), team=TeamId(draw(st.sampled_from(LEAVES))), roles=(role,))
+        seats = [
+            WorkerPlacement(role=role.name, index=0, host=host.id, gpus=gpus)
+            for host in snapshot.hosts
+            for gpus in _card_sets(books, host, role.request)
+        ]
+        seats = [seat for seat in seats if books.fits(job, seat)]
+        if seats:
+            seat = draw(st.sampled_from(seats))
+            books.take(job, seat)
+            records.append(
+                JobRecord(
+                    job=job,
+                    state=draw(st.sampled_from((JobState.PLANNED, JobState.RUNNING, JobState.STOPPING))),
+                    submitted_s=NOW_S - 7_200,
+                    attempt=1,
+                    placement=Placement(workers=(seat,)),
+                    started_s=NOW_S - 3_600,
+                )
+            )
+    return tuple(records)
+
+
+def _card_sets(books: Books, host: Host, request: WorkerRequest) -> list[tuple[int, ...]]:
+    if not request.gpu_milli:
+        return [()]
+    if request.fractional:
+        return [(gpu.index,) for gpu in host.gpus]
+    number = request.whole_gpus
+    return [free[:number] for free in books.free_cards(host.id).values() if len(free) >= number]
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Policies whose standard gangs are small enough to matter on a small fleet."""
+    shapes = draw(
+        st.lists(
+            st.builds(
+                StandardGang,
+                workers=st.integers(1, 2),
+                gpus=st.integers(1, 4),
+                layer=st.sampled_from((Layer.HOST, Layer.NVLINK, Layer.RACK, Layer.ZONE)),
+            ),
+            max_size=2,
+            unique=True,
+        )
+    )
+    return Policy(
+        objective=ObjectivePolicy(
+            standard_gangs=tuple(shapes),
+            spread_s=draw(st.sampled_from((0, 120))),
+            scarce_s=draw(st.sampled_from((0, 30))),
+            room_s=draw(st.sampled_from((0, 60))),
+        ),
+        cross_site=draw(st.booleans()),
+        production_off_premises=draw(st.booleans()),
+    )
