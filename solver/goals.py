@@ -1,0 +1,169 @@
+"""The goals of a round, recomputed from the placements alone (docs/rounds.md); the encoder states them as terms."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..model.decision import GoalPart, Start
+from ..model.host import MILLI
+from ..model.ids import HostId, TeamId
+from ..model.job import Role
+from ..model.placement import WorkerPlacement
+from ..model.policy import ObjectivePolicy, Policy
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+from .demand import candidates, confinement, placeable
+from .order import Order, order
+
+GPU_TIME = "mGPU*s"
+PLACES = "places"
+
+_Placed = tuple[JobRecord, Start]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalValue:
+    """What a set of starts attains of one goal; more is better. `parts` add up to the value, where it is a sum."""
+
+    name: str
+    unit: str
+    value: int
+    parts: tuple[GoalPart, ...] = ()
+
+
+def values(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tuple[GoalValue, ...]:
+    """The goals in their order: `start[l]` for the levels that have a candidate, then `economy`, then `order`.
+
+    Without candidates there are no goals. Starts of jobs that are no candidates count for nothing, and of several
+    starts of one job the first counts.
+    """
+    waiting = {record.id: record for record in candidates(snapshot)}
+    if not waiting:
+        return ()
+    first = {start.job: start for start in reversed(starts)}
+    placed = [(record, first[name]) for name, record in waiting.items() if name in first]
+    numbers = order(snapshot, policy)
+    levels = sorted({record.level for record in waiting.values()}, reverse=True)
+    parts = (
+        GoalPart(name="speed", value=-_slowness(snapshot, placed, policy) - _spread(snapshot, placed, policy)),
+        GoalPart(name="scarce", value=-_scarcity(snapshot, placed, policy.objective)),
+        GoalPart(name="room", value=_room(snapshot, placed, policy.objective)),
+    )
+    places = sum(len(waiting) - numbers.place[record.id] for record, _ in placed)
+    return (
+        *_started(policy, numbers, placed, levels),
+        GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
+        GoalValue(name="order", unit=PLACES, value=places),
+    )
+
+
+def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> Iterator[GoalValue]:
+    """`start[l]`: weighted milli-GPU of the level, and each team's credit for all it starts at this level and above."""
+    weighted: Counter[int] = Counter()
+    by_team: dict[TeamId, Counter[int]] = defaultdict(Counter)
+    for record, _ in placed:
+        milli = numbers.milli[record.id]
+        weighted[record.level] += milli * numbers.weight[record.id]
+        by_team[record.job.team][record.level] += milli
+    for level in levels:
+        credit = sum(
+            numbers.curve[team].credit(sum(milli for at, milli in started.items() if at >= level))
+            for team, started in by_team.items()
+        )
+        value = policy.objective.horizon_s // 100 * (weighted[level] + credit)
+        yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=value)
+
+
+def _slowness(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
+    """What the started workers lose on types slower than their best, over the horizon."""
+    count = fleet_types(snapshot)
+    types = _card_types(snapshot)
+    lost = 0
+    for record, start in placed:
+        for role in record.job.roles:
+            speeds = {gpu_type: role.throughput_milli(gpu_type) or 0 for gpu_type in count}
+            best = max(speeds.values(), default=0)
+            for worker in _workers(start, role):
+                if worker.gpus and best:
+                    speed = speeds.get(types.get((worker.host, worker.gpus[0]), ""), 0)
+                    lost += role.request.gpu_milli * policy.objective.horizon_s * (best - speed) // best
+    return lost
+
+
+def _spread(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
+    """What gangs pay for each domain beyond the first of a preferred layer, and pipelines for leaving a domain."""
+    paths = {host.id: host.path for host in snapshot.hosts}
+    cost = policy.objective.spread_s
+    paid = 0
+    for record, start in placed:
+        used = start.placement.hosts
+        for layer in confinement(record.job, snapshot, policy).preferred:
+            domains = {paths[host].domain(layer, host) for host in used}
+            paid += (len(domains) - 1) * cost * record.job.gpu_milli
+        for role in record.job.roles:
+            if role.parallelism is not None and role.parallelism.pipeline > 1:
+                size = role.parallelism.tensor * role.parallelism.pipeline
+                workers = _workers(start, role)
+                for layer in (Layer.NVLINK, Layer.RACK, Layer.ZONE):
+                    domains_of = [paths[worker.host].domain(layer, worker.host) for worker in workers]
+                    leaving = sum(
+                        len(set(domains_of[first : first + size])) > 1 for first in range(0, len(domains_of), size)
+                    )
+                    paid += leaving * cost * size * role.request.gpu_milli
+    return paid
+
+
+def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: ObjectivePolicy) -> int:
+    """What the started workers take of types rarer than the most common one."""
+    count = fleet_types(snapshot)
+    types = _card_types(snapshot)
+    most = max(count.values(), default=0)
+    taken = 0
+    for record, start in placed:
+        for role in record.job.roles:
+            for worker in _workers(start, role):
+                if worker.gpus and most:
+                    rare = most - count[types.get((worker.host, worker.gpus[0]), "")]
+                    taken += role.request.gpu_milli * objective.scarce_s * rare // most
+    return taken
+
+
+def _room(snapshot: Snapshot, placed: Iterable[_Placed], objective: ObjectivePolicy) -> int:
+    """The worth of the standard gangs that still fit, each counted alone, on cards that carry no worker."""
+    used = {
+        (worker.host, index)
+        for record in snapshot.jobs
+        if record.placement is not None
+        for worker in record.placement.workers
+        for index in worker.gpus
+    }
+    used.update(
+        (worker.host, index) for _, start in placed for worker in start.placement.workers for index in worker.gpus
+    )
+    slots: Counter[tuple[int, str, str]] = Counter()
+    for host in snapshot.hosts:
+        if placeable(host):
+            free = Counter(gpu.gpu_type for gpu in host.gpus if gpu.healthy and (host.id, gpu.index) not in used)
+            for number, gang in enumerate(objective.standard_gangs):
+                for gpu_type, cards in free.items():
+                    slots[number, gpu_type, host.path.domain(gang.layer, host.id)] += cards // gang.gpus
+    worth = 0
+    for (number, _, _), workers in slots.items():
+        gang = objective.standard_gangs[number]
+        worth += workers // gang.workers * gang.workers * gang.gpus * MILLI * objective.room_s
+    return worth
+
+
+def fleet_types(snapshot: Snapshot) -> Counter[str]:
+    """How many healthy GPUs of each type the fleet has, on hosts in any state."""
+    return Counter(gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy)
+
+
+def _card_types(snapshot: Snapshot) -> dict[tuple[HostId, int], str]:
+    return {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
+
+
+def _workers(start: Start, role: Role) -> list[WorkerPlacement]:
+    return [worker for worker in start.placement.workers if worker.role == role.name]

@@ -1,0 +1,198 @@
+"""The verifier's half about hosts and cards: who may be where (eligibility), and how much of what (capacity)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..model.decision import RuleFamily, Start
+from ..model.host import MILLI, Gpu, Host
+from ..model.ids import HostId, TeamId
+from ..model.job import Job, Role, WorkerRequest
+from ..model.placement import Placement, WorkerPlacement
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .demand import CardKind, allowed_sites, card_memory, placeable
+from .violation import Violation
+
+
+def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterator[Violation]:
+    """Each worker on a host that takes work, at an allowed site, on healthy cards of one kind that serve its role."""
+    hosts = {host.id: host for host in snapshot.hosts}
+    jobs = {record.id: record.job for record in snapshot.jobs}
+    for start in starts:
+        job = jobs.get(start.job)
+        if job is None:
+            continue
+        sites = allowed_sites(job, snapshot, policy)
+        for name in start.placement.hosts:
+            host = hosts.get(name)
+            if host is None:
+                yield _eligibility(
+                    start.job, 1, "hosts", f"job {job.id} is placed on {name}, which is not in the fleet"
+                )
+            elif not placeable(host):
+                state = "a spare" if host.spare else host.state.value
+                yield _eligibility(start.job, 1, "hosts", f"job {job.id} is placed on {name}, which is {state}")
+            if host is not None and host.path.site not in sites:
+                text = f"job {job.id} is placed on {name} of site {host.path.site}; it may run on {sorted(sites)}"
+                yield _eligibility(start.job, 1, "hosts", text)
+        for role in job.roles:
+            types: set[str] = set()
+            for worker in start.placement.workers:
+                if worker.role == role.name and worker.host in hosts:
+                    yield from _cards_serve(job, role, worker, hosts[worker.host], types)
+            if len(types) > 1:
+                text = f"role {role.name} of job {job.id} is spread over the GPU types {sorted(types)}"
+                yield _eligibility(start.job, len(types) - 1, "GPU types", text)
+
+
+def _cards_serve(job: Job, role: Role, worker: WorkerPlacement, host: Host, types: set[str]) -> Iterator[Violation]:
+    """Judges the cards of one worker, and adds their types to `types`."""
+    who = f"{role.name}[{worker.index}] of job {job.id}"
+    if not role.request.gpu_milli:
+        if worker.gpus:
+            text = f"{who} asks for no GPU and is given {list(worker.gpus)} of {host.id}"
+            yield _eligibility(job.id, len(worker.gpus), "GPUs", text)
+        return
+    cards: list[Gpu] = []
+    for index in worker.gpus:
+        card = host.gpu(index)
+        if card is None:
+            yield _eligibility(job.id, 1, "GPUs", f"{who} is given GPU {index}, which {host.id} does not have")
+        else:
+            cards.append(card)
+    types.update(card.gpu_type for card in cards)
+    kinds = {CardKind.of(card) for card in cards}
+    if len(kinds) > 1:
+        text = f"{who} is given GPUs of {len(kinds)} kinds on {host.id}: {sorted(kinds)}"
+        yield _eligibility(job.id, len(kinds) - 1, "kinds", text)
+    for card in cards:
+        where = f"GPU {card.index} of {host.id}"
+        if not card.healthy:
+            yield _eligibility(job.id, 1, "GPUs", f"{who} is given {where}, which is broken")
+        if role.throughput_milli(card.gpu_type) is None:
+            accepted = [choice.gpu_type for choice in role.gpu_types]
+            yield _eligibility(job.id, 1, "GPUs", f"{who} is given {where}, an {card.gpu_type}; it accepts {accepted}")
+        short = role.request.gpu_memory_mib - card.memory_mib
+        if short > 0:
+            asked = role.request.gpu_memory_mib
+            text = f"{who} asks {asked} MiB per GPU and is given {where}, which has {card.memory_mib} MiB"
+            yield _eligibility(job.id, short, "MiB", text)
+
+
+def _eligibility(subject: str, amount: int, unit: str, message: str) -> Violation:
+    return Violation(family=RuleFamily.ELIGIBILITY, subject=subject, amount=amount, unit=unit, message=message)
+
+
+@dataclass(slots=True)
+class _Card:
+    """What lies on one card: workers that hold it whole, and fractions in milli-GPU and MiB."""
+
+    whole: int = 0
+    fractions: int = 0
+    milli: int = 0
+    memory_mib: int = 0
+    teams: set[TeamId] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Load:
+    """What lies on one host."""
+
+    amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
+    cards: dict[int, _Card] = field(default_factory=dict)
+
+    def add(self, host: Host, request: WorkerRequest, team: TeamId, gpus: tuple[int, ...]) -> None:
+        for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
+            self.amounts[number] += amount
+        for index in gpus:
+            card = host.gpu(index)
+            if card is None:
+                continue
+            load = self.cards.setdefault(index, _Card())
+            load.teams.add(team)
+            if request.fractional:
+                load.fractions += 1
+                load.milli += request.gpu_milli
+                load.memory_mib += card_memory(request, card.memory_mib)
+            else:
+                load.whole += 1
+
+
+def capacity(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterator[Violation]:
+    """No host or card that the decision touches carries more than it has; each worker holds the cards it asks for."""
+    hosts = {host.id: host for host in snapshot.hosts}
+    jobs = {record.id: record.job for record in snapshot.jobs}
+    placed = [(jobs[start.job], start.placement) for start in starts if start.job in jobs]
+    touched = {worker.host for _, placement in placed for worker in placement.workers if worker.host in hosts}
+    before = {name: _Load() for name in touched}
+    after = {name: _Load() for name in touched}
+    for record in snapshot.jobs:
+        if record.placement is not None:
+            _lay(before, hosts, record.job, record.placement)
+            _lay(after, hosts, record.job, record.placement)
+    for job, placement in placed:
+        yield from _card_counts(job, placement)
+        _lay(after, hosts, job, placement)
+    for name in sorted(touched):
+        yield from _host_within(hosts[name], before[name], after[name])
+
+
+def _lay(loads: dict[HostId, _Load], hosts: dict[HostId, Host], job: Job, placement: Placement) -> None:
+    requests = {role.name: role.request for role in job.roles}
+    for worker in placement.workers:
+        if worker.host in loads and worker.role in requests:
+            loads[worker.host].add(hosts[worker.host], requests[worker.role], job.team, worker.gpus)
+
+
+def _card_counts(job: Job, placement: Placement) -> Iterator[Violation]:
+    requests = {role.name: role.request for role in job.roles}
+    for worker in placement.workers:
+        request = requests.get(worker.role)
+        if request is None or not request.gpu_milli:
+            continue
+        asked, given = 1 if request.fractional else request.whole_gpus, len(worker.gpus)
+        if asked != given:
+            text = f"{worker.role}[{worker.index}] of job {job.id} needs {asked} cards and is given {given}"
+            yield _capacity(job.id, abs(asked - given), "GPUs", text)
+
+
+def _host_within(host: Host, before: _Load, after: _Load) -> Iterator[Violation]:
+    limits = (host.cpu_milli, host.memory_mib, host.network_mbps)
+    units = (("CPU", "milli-cores"), ("memory", "MiB"), ("network", "Mbit/s"))
+    for (what, unit), limit, old, new in zip(units, limits, before.amounts, after.amounts, strict=True):
+        over = new - max(limit, old)
+        if over > 0:
+            text = f"host {host.id} would carry {new} {unit} of {what} and has {limit}"
+            yield _capacity(host.id, over, unit, text)
+    for index, new_card in sorted(after.cards.items()):
+        old_card = before.cards.get(index, _Card())
+        if (old_card.whole, old_card.fractions) != (new_card.whole, new_card.fractions):
+            yield from _card_within(host, index, old_card, new_card)
+
+
+def _card_within(host: Host, index: int, old: _Card, new: _Card) -> Iterator[Violation]:
+    card = host.gpu(index)
+    where = f"GPU {index} of {host.id}"
+    workers = new.whole + new.fractions
+    if card is None:
+        return
+    if new.whole and workers > 1:
+        text = f"{where} would carry {workers} workers, of which {new.whole} hold it whole"
+        yield _capacity(f"{host.id}/{index}", workers - 1, "workers", text)
+        return
+    if new.milli > max(MILLI, old.milli):
+        text = f"{where} would carry {new.milli} milli-GPU of fractions"
+        yield _capacity(f"{host.id}/{index}", new.milli - max(MILLI, old.milli), "milli-GPU", text)
+    if new.memory_mib > max(card.memory_mib, old.memory_mib):
+        over = new.memory_mib - max(card.memory_mib, old.memory_mib)
+        text = f"{where} would have {new.memory_mib} MiB booked and has {card.memory_mib}"
+        yield _capacity(f"{host.id}/{index}", over, "MiB", text)
+    if len(new.teams) > 1:
+        text = f"{where} would be shared by the teams {sorted(new.teams)}; time-slicing isolates nothing"
+        yield _capacity(f"{host.id}/{index}", len(new.teams) - 1, "teams", text)
+
+
+def _capacity(subject: str, amount: int, unit: str, message: str) -> Violation:
+    return Violation(family=RuleFamily.CAPACITY, subject=subject, amount=amount, unit=unit, message=message)
