@@ -1,0 +1,273 @@
+"""The only module that touches Ray: what is beta, private or surprising in it is wrapped here.
+
+Settings must be in the environment before Ray is imported, hence the late imports and `prepare`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import PhalanxError
+
+SETTINGS: Mapping[str, str] = {
+    # Without it Ray warns about accelerators at every actor that asks for no GPU.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+CLUSTER_SETTINGS: Mapping[str, str] = {
+    # Ray shall not place fractions on cards of its own choice: its choice and ours would drift apart, until a whole
+    # card that our books show free is to Ray two halves of different cards.
+    "RAY_predefined_unit_instance_resources": "",
+    "RAY_worker_niceness": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+"""What every node of a cluster must be started with."""
+
+MILLI = 1000
+MIB = 2**20
+
+
+class RayFault(PhalanxError):
+    """Ray refused or could not be reached; the message says what was asked of it."""
+
+
+class ActorGone(PhalanxError):
+    """Ray says that the actor is dead."""
+
+
+class ActorSilent(PhalanxError):
+    """The actor has not answered in time; it may well live."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A Ray node that carries our `host` label. `total` is in Ray's units."""
+
+    id: str
+    host: str
+    site: str
+    alive: bool
+    address: str
+    total: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A placement group. `nodes` are the node ids of its bundles in order, empty texts where a bundle has none."""
+
+    id: str
+    name: str
+    state: str
+    nodes: tuple[str, ...]
+    bundles: tuple[Mapping[str, float], ...]
+
+
+def prepare() -> None:
+    """Puts our settings into the environment where they are not set; before the first import of Ray."""
+    for key, value in SETTINGS.items():
+        os.environ.setdefault(key, value)
+    # Said explicitly, since a bare connection would turn token authentication on and write a token to the home.
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+
+
+def connect(address: str, namespace: str) -> str:
+    """Makes this process a driver of the cluster at `address`. Returns the cluster's identity. Raises RayFault."""
+    prepare()
+    import ray
+
+    try:
+        ray.init(
+            address=address,
+            namespace=namespace,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as fault:
+        raise RayFault(f"no Ray cluster at {address}: {fault}") from fault
+    return str(ray._private.worker.global_worker.gcs_client.cluster_id.hex())
+
+
+def disconnect() -> None:
+    """Leaves the cluster; detached actors and groups stay."""
+    import ray
+
+    ray.shutdown()
+
+
+def nodes() -> tuple[Node, ...]:
+    """All nodes with a `host` label that the cluster has known, dead ones too."""
+    import ray
+
+    return tuple(
+        Node(
+            id=node["NodeID"],
+            host=node["Labels"]["host"],
+            site=node["Labels"].get("site", ""),
+            alive=node["Alive"],
+            address=node["NodeManagerAddress"],
+            total=dict(node["Resources"]),
+        )
+        for node in ray.nodes()
+        if "host" in node.get("Labels", {})
+    )
+
+
+def available() -> dict[str, Mapping[str, float]]:
+    """What each living node has free, by node id."""
+    from ray._private import state
+
+    return dict(state.available_resources_per_node())
+
+
+def groups() -> tuple[Group, ...]:
+    """All placement groups of the cluster that exist, of whatever namespace."""
+    from ray.util.placement_group import placement_group_table
+
+    return tuple(
+        Group(
+            id=row["placement_group_id"],
+            name=row["name"],
+            state=row["state"],
+            nodes=tuple(row["bundles_to_node_id"].get(index) or "" for index in sorted(row["bundles"])),
+            bundles=tuple(row["bundles"][index] for index in sorted(row["bundles"])),
+        )
+        for row in placement_group_table().values()
+        if row["state"] != "REMOVED"
+    )
+
+
+def create_group(name: str, bundles: Sequence[Mapping[str, float]], hosts: Sequence[str], wait_s: float) -> bool:
+    """Makes a detached group with one bundle on each host; False if it is not up after `wait_s`. Raises RayFault."""
+    import ray
+    from ray.util.placement_group import get_placement_group, placement_group
+
+    selectors = [{"host": host} for host in hosts]
+    try:
+        group = placement_group(
+            [dict(bundle) for bundle in bundles],
+            strategy="PACK",
+            bundle_label_selector=selectors,
+            name=name,
+            lifetime="detached",
+        )
+    except ray.exceptions.RaySystemError as fault:
+        if "already exists" not in str(fault):
+            raise RayFault(f"Ray did not make the group {name}: {fault}") from fault
+        group = get_placement_group(name)
+    except ValueError as fault:
+        raise RayFault(f"Ray refused the group {name}: {fault}") from fault
+    return bool(group.wait(wait_s))
+
+
+def remove_group(group: Group) -> None:
+    """Removes a group; Ray kills the workers in it."""
+    import ray
+    from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+    remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(group.id))))
+
+
+def find_actor(name: str) -> Any | None:
+    """The living or dying actor of that name in our namespace, or None."""
+    import ray
+
+    try:
+        return ray.get_actor(name)
+    except ValueError:
+        return None
+
+
+def actor_names() -> frozenset[str]:
+    """The names of the actors in our namespace."""
+    import ray
+
+    return frozenset(ray.util.list_named_actors())
+
+
+def start_runner(cls: type, name: str, group: Group, bundle: int, arguments: Mapping[str, object]) -> Any:
+    """The detached actor of that name in one bundle of the group, made if there is none. Does not wait for it."""
+    import ray
+    from ray.util.placement_group import PlacementGroup
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    handle = PlacementGroup(ray.PlacementGroupID(bytes.fromhex(group.id)))
+    strategy = PlacementGroupSchedulingStrategy(handle, placement_group_bundle_index=bundle)
+    return (
+        ray.remote(cls)
+        .options(
+            name=name,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=0,
+            num_gpus=0,
+            max_restarts=0,
+            max_concurrency=4,
+            scheduling_strategy=strategy,
+        )
+        .remote(**arguments)
+    )
+
+
+def start_caretaker(cls: type, node: str, arguments: Mapping[str, object]) -> Any:
+    """An actor on that node which ends with this process."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+    options = {"num_cpus": 0, "num_gpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
+    return ray.remote(cls).options(**options).remote(**arguments)
+
+
+def call(actor: Any, method: str, *arguments: object) -> Any:
+    """Asks an actor; the answer is had from `answers`."""
+    return getattr(actor, method).remote(*arguments)
+
+
+def answers(asked: Mapping[str, Any], wait_s: float) -> dict[str, Any]:
+    """The answers of calls by key, within one common time; faults (ActorGone, ActorSilent, its own) stand as values."""
+    import ray
+
+    if not asked:
+        return {}
+    ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=wait_s)
+    done = set(ready)
+    return {key: _answer(ref) if ref in done else ActorSilent(f"no answer in {wait_s} s") for key, ref in asked.items()}
+
+
+def _answer(ref: Any) -> Any:
+    import ray
+
+    try:
+        return ray.get(ref, timeout=5)
+    except ray.exceptions.ActorDiedError as fault:
+        return ActorGone(_first_line(fault))
+    except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError) as fault:
+        return ActorSilent(_first_line(fault))
+    except ray.exceptions.RayTaskError as fault:
+        return fault.cause if isinstance(fault.cause, PhalanxError) else PhalanxError(_first_line(fault.cause))
+    except ray.exceptions.RayError as fault:
+        return ActorGone(_first_line(fault))
+
+
+def kill_actor(actor: Any) -> None:
+    """Kills an actor at once; nothing happens if it is dead."""
+    import ray
+
+    ray.kill(actor, no_restart=True)
+
+
+def node_address() -> str:
+    """The address of this machine as other nodes reach it."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())
+
+
+def _first_line(fault: BaseException | None) -> str:
+    return str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__
