@@ -109,7 +109,8 @@ def _released(record: JobRecord, event: GangReleased, policy: Policy, at_s: int)
     if record.state is not JobState.STOPPING:
         record = stop(record, StopCause.REQUEUED, at_s, "the executor gave the attempt up without an exit code")
     cause = record.stop_cause or StopCause.REQUEUED
-    state, changes = OUTCOMES[cause], {}
+    state = OUTCOMES[cause]
+    changes: dict[str, Any] = {}
     if cause in (StopCause.START_FAILED, StopCause.START_TIMEOUT):
         state, changes = _after_failed_start(record, policy.failure, at_s)
     elif cause is StopCause.HOST_LOST:

@@ -1,0 +1,67 @@
+"""What teams have used: charged when an attempt leaves its hosts, halved every half-life, and shown up to now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...model.snapshot import JobRecord
+from ...model.team import Team, Usage
+from .books import Books, TeamRow
+
+FIELDS = {
+    "gpu_milli_s": "gpu_milli",
+    "cpu_milli_s": "cpu_milli",
+    "memory_mib_s": "memory_mib",
+    "network_mbps_s": "network_mbps",
+}
+"""Each resource of Usage, and the field of a request that it sums up."""
+
+MILLI = 1000
+
+
+def charge(books: Books, record: JobRecord, now_s: int, half_life_s: int) -> None:
+    """Books what the attempt that leaves now has held since it was planned, on its team."""
+    row = books.team(record.job.team)
+    if row is not None:
+        fresh = decayed(row, now_s, half_life_s)
+        held_s = max(0, now_s - (record.planned_s or now_s))
+        books.put_team(replace(fresh, team=_charged(fresh.team, record, held_s)))
+
+
+def new_team(known: TeamRow | None, team: Team) -> TeamRow:
+    """The row of a team that is added or replaced; a known one keeps its usage unless the new one brings its own."""
+    if known is None or team.usage != Usage() or team.spent_gpu_s:
+        return TeamRow(team=team)
+    kept = replace(team, usage=known.team.usage, spent_gpu_s=known.team.spent_gpu_s)
+    return replace(known, team=kept)
+
+
+def decayed(row: TeamRow, now_s: int, half_life_s: int) -> TeamRow:
+    """The row with its usage as of `now_s`; use loses half its weight every `half_life_s`."""
+    passed_s = 0 if row.usage_at_s is None else now_s - row.usage_at_s
+    if passed_s <= 0:
+        return replace(row, usage_at_s=row.usage_at_s or now_s)
+    factor = 0.5 ** (passed_s / half_life_s)
+    usage = Usage(**{field: round(getattr(row.team.usage, field) * factor) for field in FIELDS})
+    return TeamRow(team=replace(row.team, usage=usage), usage_at_s=now_s)
+
+
+def current(rows: Iterable[TeamRow], holding: Iterable[JobRecord], now_s: int, half_life_s: int) -> tuple[Team, ...]:
+    """The teams with usage and spending up to now, running attempts included."""
+    teams = {row.team.id: decayed(row, now_s, half_life_s).team for row in rows}
+    for record in holding:
+        team = teams.get(record.job.team)
+        if team is not None and record.planned_s is not None:
+            teams[team.id] = _charged(team, record, max(0, now_s - record.planned_s))
+    return tuple(teams.values())
+
+
+def _charged(team: Team, record: JobRecord, held_s: int) -> Team:
+    held = {
+        field: getattr(team.usage, field)
+        + held_s * sum(role.count * getattr(role.request, amount) for role in record.job.roles)
+        for field, amount in FIELDS.items()
+    }
+    spent_gpu_s = team.spent_gpu_s + held_s * record.job.gpu_milli // MILLI
+    return replace(team, usage=Usage(**held), spent_gpu_s=spent_gpu_s)
