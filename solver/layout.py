@@ -100,7 +100,7 @@ def _ranked(role: Role, seats: list[_Seat], books: Books) -> list[_Seat]:
     """The seats in rank order."""
 
     def place(seat: _Seat) -> tuple[str, ...]:
-        return _path(books.hosts[seat.host].host)
+        return tree_path(books.hosts[seat.host].host)
 
     seats = sorted(seats, key=lambda seat: (place(seat), seat.kind or CardKind("", 0), seat.card or 0))
     shape = role.parallelism or Parallelism(data=role.count)
@@ -145,6 +145,6 @@ def _domain(layer: Layer | None) -> Callable[[_Block], tuple[str, ...]]:
     return lambda block: block[0][:depth]
 
 
-def _path(host: Host) -> tuple[str, ...]:
-    """The names of the host's domains, widest first."""
+def tree_path(host: Host) -> tuple[str, ...]:
+    """The names of the host's domains, from its site down to the host itself."""
     return tuple(host.path.domain(layer, host.id) for layer in sorted(Layer, key=lambda layer: -layer.width))

@@ -1,0 +1,187 @@
+"""Where gangs of one shape could go now, and what each such place would cost, kept up to date beside the books."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from ..model.host import MILLI
+from ..model.ids import HostId, SiteId, TeamId
+from ..model.job import Job, Role
+from ..model.policy import ObjectivePolicy
+from .books import Books, HostBook
+from .demand import Confinement, card_takes
+from .rooms import Path, Rooms, Tree, depth
+
+_MOST_COMBINATIONS = 64
+"""Choices of a GPU type for each role that are looked at; only gangs of many roles have more."""
+
+Types = tuple[str | None, ...]
+"""For each role the type of its cards; None for roles without GPUs."""
+
+Cost = tuple[int, int, int, int, int]
+"""Loss of economy [mGPU*s], cards opened, cards or workers left over, milli-cores left over, place in the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What decides where a gang may go; gangs of equal shape share their options. `team` matters to fractions only."""
+
+    roles: tuple[Role, ...]
+    confinement: Confinement
+    sites: frozenset[SiteId]
+    team: TeamId | None
+
+    @staticmethod
+    def of(job: Job, confinement: Confinement, sites: frozenset[SiteId]) -> Shape:
+        """The shape of that job."""
+        team = job.team if any(role.request.fractional for role in job.roles) else None
+        return Shape(job.roles, confinement, sites, team)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the costs of options are measured against: healthy GPUs of each type, and what goals are worth."""
+
+    count: dict[str, int]
+    objective: ObjectivePolicy
+
+    def loss(self, role: Role, gpu_type: str) -> int:
+        """What the whole role loses of speed and takes of rare cards on that type [mGPU*s]."""
+        speeds = [speed for name in self.count if (speed := role.throughput_milli(name)) is not None]
+        best, most = max(speeds, default=1), max(self.count.values(), default=1)
+        slow = (
+            role.request.gpu_milli * self.objective.horizon_s * (best - (role.throughput_milli(gpu_type) or 0)) // best
+        )
+        rare = role.request.gpu_milli * self.objective.scarce_s * (most - self.count[gpu_type]) // most
+        return role.count * (slow + rare)
+
+    def room_lost(self, free: int, taken: int) -> int:
+        """The worth of the standard workers that a host with `free` cards of a type loses by that [mGPU*s]."""
+        left = free - taken
+        return sum(
+            (free // gang.gpus - left // gang.gpus) * gang.gpus * MILLI * self.objective.room_s
+            for gang in self.objective.standard_gangs
+        )
+
+
+class Options:
+    """The places for gangs of one shape: a choice of GPU types and a domain in which every role has room."""
+
+    def __init__(self, shape: Shape, tree: Tree, books: Books, fleet: Fleet, rooms: Sequence[dict[str | None, Rooms]]):
+        self._shape, self._tree, self._books, self._fleet, self._rooms = shape, tree, books, fleet, rooms
+        layers = {shape.confinement.required, *shape.confinement.preferred}
+        self._depths = sorted(depth(layer) for layer in layers)
+        self._loss = {types: self._type_loss(types) for types in self._combinations()}
+        self._milli = sum(role.gpu_milli for role in shape.roles)
+        self._cost: dict[tuple[Types, Path], Cost] = {}
+        self._seen = len(books.changed)
+        for node in {path[:end] for path in tree.host for end in self._depths}:
+            self._refresh(node)
+
+    def best(self, number: int) -> list[tuple[Types, Path]]:
+        """The cheapest options now, at most `number` of them."""
+        self._catch_up()
+        if number == 1:
+            return [min(self._cost, key=self._cost.__getitem__)] if self._cost else []
+        return heapq.nsmallest(number, self._cost, key=self._cost.__getitem__)
+
+    def _combinations(self) -> Iterator[Types]:
+        choices: list[list[str | None]] = []
+        for role, rooms in zip(self._shape.roles, self._rooms, strict=True):
+            cheapest = sorted((self._loss_of(role, name), name or "", name) for name in rooms)
+            choices.append([name for _, _, name in cheapest])
+        for number, types in enumerate(product(*choices)):
+            if number == _MOST_COMBINATIONS:
+                return
+            yield types
+
+    def _loss_of(self, role: Role, gpu_type: str | None) -> int:
+        return 0 if gpu_type is None else self._fleet.loss(role, gpu_type)
+
+    def _type_loss(self, types: Types) -> int:
+        return sum(self._loss_of(role, name) for role, name in zip(self._shape.roles, types, strict=True))
+
+    def _catch_up(self) -> None:
+        changed = self._books.changed
+        if self._seen == len(changed):
+            return
+        moved = {name for name in changed[self._seen :] if name in self._tree.path}
+        self._seen = len(changed)
+        for rooms in self._rooms:
+            for room in rooms.values():
+                room.catch_up()
+        for node in {self._tree.path[name][:end] for name in moved for end in self._depths}:
+            self._refresh(node)
+
+    def _refresh(self, node: Path) -> None:
+        host = self._tree.host.get(node)
+        for types, loss in self._loss.items():
+            slack = self._slack(types, node)
+            cost = None
+            if slack >= 0:
+                cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
+            if cost is None:
+                self._cost.pop((types, node), None)
+            else:
+                self._cost[types, node] = cost
+
+    def _slack(self, types: Types, node: Path) -> int:
+        """Workers that would still fit of the role that has least to spare; negative where one lacks room."""
+        return min(
+            rooms[name][node] - role.count
+            for role, name, rooms in zip(self._shape.roles, types, self._rooms, strict=True)
+        )
+
+    def _wide(self, loss: int, slack: int, node: Path) -> Cost:
+        """A domain of several hosts: what it does not confine further is expected to spread over two domains."""
+        objective = self._fleet.objective
+        spread = sum(depth(layer) > len(node) for layer in self._shape.confinement.preferred)
+        return loss + spread * objective.spread_s * self._milli, 0, slack, 0, self._tree.rank[node]
+
+    def _narrow(self, types: Types, loss: int, name: HostId, node: Path) -> Cost | None:
+        """One host: None where the roles do not fit on it together."""
+        book = self._books.hosts[name]
+        requests = [(role.count, role.request) for role in self._shape.roles]
+        cpu = book.cpu_milli - sum(count * request.cpu_milli for count, request in requests)
+        memory = book.memory_mib - sum(count * request.memory_mib for count, request in requests)
+        network = book.network_mbps - sum(count * request.network_mbps for count, request in requests)
+        if len(requests) > 1 and min(cpu, memory, network) < 0:
+            return None
+        taken: dict[str, int] = {}
+        for role, gpu_type in zip(self._shape.roles, types, strict=True):
+            if gpu_type is not None:
+                taken[gpu_type] = taken.get(gpu_type, 0) + _opened(role, gpu_type, book, self._shape.team)
+        free = dict.fromkeys(taken, 0)
+        idle = 0
+        for kind, cards in book.free.items():
+            idle += len(cards)
+            if kind.gpu_type in free:
+                free[kind.gpu_type] += len(cards)
+        if any(taken[gpu_type] > free[gpu_type] for gpu_type in taken):
+            return None
+        lost = sum(self._fleet.room_lost(free[gpu_type], taken[gpu_type]) for gpu_type in taken)
+        opened = sum(taken.values())
+        return loss + lost, opened, idle - opened, cpu, self._tree.rank[node]
+
+
+def _opened(role: Role, gpu_type: str, book: HostBook, team: TeamId | None) -> int:
+    """Empty cards that the role would take on the host; fractions go to cards shared already while these last."""
+    request = role.request
+    if not request.fractional or team is None:
+        return role.count * request.whole_gpus
+    left, each = role.count, MILLI // request.gpu_milli
+    for card in book.cards.values():
+        if card.kind.gpu_type == gpu_type and not card.empty:
+            left -= card.shares(request, team)
+    if left <= 0:
+        return 0
+    empty = [
+        book.cards[cards[0]].shares(request, team)
+        for kind, cards in book.free.items()
+        if cards and kind.gpu_type == gpu_type and card_takes(request, kind.memory_mib)
+    ]
+    each = max(empty, default=each) or each
+    return -(-left // each)

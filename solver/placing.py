@@ -1,0 +1,157 @@
+"""Places one gang whole or not at all: the cheapest domain that holds it, then few hosts, each the tightest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ..model.host import Host
+from ..model.ids import HostId, SiteId, TeamId
+from ..model.job import Job, Role
+from ..model.placement import Placement, WorkerPlacement
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .books import Books
+from .demand import CardKind, Confinement, allowed_sites, card_takes, confinement, placeable
+from .goals import fleet_types
+from .layout import lay_out
+from .options import Fleet, Options, Shape, Types
+from .rooms import Path, Rooms, Tree
+
+_TRIES = 16
+"""Options that are tried for a gang of several roles; of one role the first always holds."""
+
+_Counts = dict[str, Counter[tuple[HostId, CardKind | None]]]
+
+
+class Placer:
+    """Places gangs one after the other on the free part of some hosts, and books them.
+
+    `hosts` are those that take work; by default the snapshot's placeable ones. `tries` counts the options tried, a
+    deterministic measure of work.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, books: Books, hosts: Iterable[Host] | None = None) -> None:
+        taking = [host for host in snapshot.hosts if placeable(host)] if hosts is None else list(hosts)
+        self.books = books
+        self.tries = 0
+        self._snapshot, self._policy = snapshot, policy
+        self._taking = taking
+        self._trees: dict[frozenset[SiteId], Tree] = {}
+        self._fleet = Fleet(dict(fleet_types(snapshot)), policy.objective)
+        self._memory: dict[str, int] = {}
+        for host in taking:
+            for gpu in host.gpus:
+                if gpu.healthy:
+                    self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
+        self._confinements: dict[tuple[object, ...], Confinement] = {}
+        self._options: dict[Shape, Options] = {}
+        self._rooms: dict[tuple[object, ...], Rooms] = {}
+
+    def place(self, record: JobRecord, within: Confinement | None = None) -> Placement | None:
+        """Books the gang and returns where it runs, or changes nothing and returns None.
+
+        `within` replaces the confinement that the gang's own demands give.
+        """
+        job = record.job
+        sites = allowed_sites(job, self._snapshot, self._policy)
+        options = self._options_of(Shape.of(job, within or self._confinement(job), sites), job.team)
+        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES):
+            self.tries += 1
+            placement = self._try(record, types, node, sites)
+            if placement is not None:
+                return placement
+        return None
+
+    def remove(self, record: JobRecord, placement: Placement) -> None:
+        """Gives back what `place` booked."""
+        for worker in placement.workers:
+            self.books.give(record.job, worker)
+
+    def _confinement(self, job: Job) -> Confinement:
+        key = (job.roles, job.topology, job.cross_site)
+        if key not in self._confinements:
+            self._confinements[key] = confinement(job, self._snapshot, self._policy)
+        return self._confinements[key]
+
+    def _options_of(self, shape: Shape, team: TeamId) -> Options:
+        options = self._options.get(shape)
+        if options is None:
+            tree = self._tree(shape.sites)
+            rooms = [
+                {name: self._rooms_of(role, team, name, shape.sites) for name in self._types(role)}
+                for role in shape.roles
+            ]
+            options = self._options[shape] = Options(shape, tree, self.books, self._fleet, rooms)
+        return options
+
+    def _types(self, role: Role) -> list[str | None]:
+        if not role.request.gpu_milli:
+            return [None]
+        return [
+            name
+            for name, memory in sorted(self._memory.items())
+            if role.throughput_milli(name) is not None and card_takes(role.request, memory)
+        ]
+
+    def _tree(self, sites: frozenset[SiteId]) -> Tree:
+        if sites not in self._trees:
+            self._trees[sites] = Tree(host for host in self._taking if host.path.site in sites)
+        return self._trees[sites]
+
+    def _rooms_of(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId]) -> Rooms:
+        request = role.request
+        tensor = role.parallelism.tensor if role.parallelism else 1
+        key = (request, team if request.fractional else None, gpu_type, tensor, sites)
+        if key not in self._rooms:
+            self._rooms[key] = Rooms(self._tree(sites), self.books, request, team, gpu_type, tensor)
+        rooms = self._rooms[key]
+        rooms.catch_up()
+        return rooms
+
+    def _try(self, record: JobRecord, types: Types, node: Path, sites: frozenset[SiteId]) -> Placement | None:
+        """Chooses hosts for one role after the other, the most demanding first, then ranks for all."""
+        job, booked = record.job, list[WorkerPlacement]()
+        counts: _Counts = {}
+        cards: dict[str, list[tuple[HostId, int]]] = {}
+        chosen = zip(job.roles, types, strict=True)
+        hardest = sorted(chosen, key=lambda pair: (pair[0].request.fractional, -pair[0].request.gpu_milli))
+        for role, gpu_type in hardest:
+            rooms = self._rooms_of(role, job.team, gpu_type, sites)
+            if rooms[node] < role.count:
+                break
+            for name, number in rooms.fill(node, role.count, _replica(role)).items():
+                seats = self._seats(job, role, gpu_type, name, number)
+                booked.extend(seats)
+                if role.request.fractional:
+                    cards.setdefault(role.name, []).extend((name, seat.gpus[0]) for seat in seats)
+                else:
+                    counts.setdefault(role.name, Counter()).update((name, self._kind(seat)) for seat in seats)
+        for worker in booked:
+            self.books.give(job, worker)
+        return lay_out(record, counts, self.books, cards) if len(booked) == job.workers else None
+
+    def _seats(
+        self, job: Job, role: Role, gpu_type: str | None, name: HostId, number: int
+    ) -> Sequence[WorkerPlacement]:
+        """Books that many workers of the role on the host for the time being, to see what is left for other roles."""
+        book, seats = self.books.hosts[name], list[WorkerPlacement]()
+        for index in range(number):
+            gpus: tuple[int, ...] = ()
+            if role.request.fractional and gpu_type is not None:
+                card = book.share(role.request, job.team, gpu_type)
+                gpus = () if card is None else (card,)
+            elif gpu_type is not None:
+                kind = book.kinds(role.request, gpu_type)[0]
+                gpus = tuple(book.free[kind][: role.request.whole_gpus])
+            seat = WorkerPlacement(role=role.name, index=index, host=name, gpus=gpus)
+            self.books.take(job, seat)
+            seats.append(seat)
+        return seats
+
+    def _kind(self, seat: WorkerPlacement) -> CardKind | None:
+        return self.books.hosts[seat.host].cards[seat.gpus[0]].kind if seat.gpus else None
+
+
+def _replica(role: Role) -> int:
+    return role.parallelism.tensor * role.parallelism.pipeline if role.parallelism else 1

@@ -1,0 +1,117 @@
+"""How many workers of one request each domain still takes, kept up to date beside the books."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ..model.host import Host
+from ..model.ids import HostId, TeamId
+from ..model.job import WorkerRequest
+from ..model.topology import Layer
+from .books import Books
+from .layout import tree_path
+
+Path = tuple[str, ...]
+"""A domain as the names from its site down to itself; () is the whole fleet."""
+
+ANY_NUMBER = 100_000
+"""More workers than any role has."""
+
+
+def depth(layer: Layer | None) -> int:
+    """The length of a path to a domain of that layer; None is the whole fleet."""
+    return 0 if layer is None else len(Layer) - layer.width
+
+
+class Tree:
+    """The domains of some hosts, in a fixed order."""
+
+    def __init__(self, hosts: Iterable[Host]) -> None:
+        self.path: dict[HostId, Path] = {host.id: tree_path(host) for host in hosts}
+        self.host: dict[Path, HostId] = {path: name for name, path in self.path.items()}
+        self.children: dict[Path, list[Path]] = {}
+        self.rank: dict[Path, int] = {}
+        for path in sorted(self.host):
+            for end in range(len(path) + 1):
+                node = path[:end]
+                if node not in self.rank:
+                    self.rank[node] = len(self.rank)
+                    self.children[node] = []
+                    if node:
+                        self.children[node[:-1]].append(node)
+
+
+class Rooms:
+    """The room for workers of one request on cards of one type (None: without GPUs), by domain.
+
+    With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only.
+    """
+
+    def __init__(
+        self, tree: Tree, books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None, tensor: int
+    ) -> None:
+        self._tree, self._books = tree, books
+        self._request, self._team, self._gpu_type, self._tensor = request, team, gpu_type, tensor
+        self._room: defaultdict[Path, int] = defaultdict(int)
+        self._groups: defaultdict[Path, int] = defaultdict(int)
+        self._seen = len(books.changed)
+        self._hosts = {
+            name
+            for name in tree.path
+            if gpu_type is None or any(k.gpu_type == gpu_type for k in books.hosts[name].free)
+        }
+        for name in self._hosts:
+            self._refresh(name)
+
+    def __getitem__(self, node: Path) -> int:
+        """Workers that fit in that domain, as far as `catch_up` has seen."""
+        return self._room.get(node, 0)
+
+    def catch_up(self) -> None:
+        """Looks again at every host that was booked on since the last look."""
+        changed = self._books.changed
+        if self._seen < len(changed):
+            for name in self._hosts.intersection(changed[self._seen :]):
+                self._refresh(name)
+            self._seen = len(changed)
+
+    def _refresh(self, name: HostId) -> None:
+        path = self._tree.path[name]
+        room = self._books.hosts[name].room(self._request, self._team, self._gpu_type, ANY_NUMBER)
+        change = room - self._room[path]
+        if not change:
+            return
+        self._room[path] = room
+        nvlink = path[:-1]
+        self._groups[nvlink] += change
+        change = self._groups[nvlink] // self._tensor * self._tensor - self._room[nvlink]
+        for end in range(len(nvlink), -1, -1):
+            self._room[path[:end]] += change
+
+    def fill(self, node: Path, number: int, size: int) -> dict[HostId, int]:
+        """Which hosts of the domain take `number` workers: few domains at every layer, each the tightest that does.
+
+        Takes multiples of `size` (a replica) from a domain while it can. The domain must have room for `number`.
+        """
+        name = self._tree.host.get(node)
+        if name is not None:
+            return {name: number}
+        left = {child: room for child in self._tree.children[node] if (room := self[child])}
+        rank, taken = self._tree.rank, defaultdict[Path, int](int)
+        while number:
+            enough = [child for child, room in left.items() if room >= number]
+            if enough:
+                taken[min(enough, key=lambda child: (left[child], rank[child]))] += number
+                break
+            child = min(left, key=lambda child: (-left[child], rank[child]))
+            some = left[child] // size * size or left[child]
+            taken[child] += some
+            number -= some
+            left[child] -= some
+            if not left[child]:
+                del left[child]
+        hosts: dict[HostId, int] = {}
+        for child, some in taken.items():
+            hosts.update(self.fill(child, some, size))
+        return hosts
