@@ -1,0 +1,40 @@
+"""What every route needs, built once by `create_app` and handed to routes by FastAPI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from ..adapters.ports import Clock, RoundRecord, Store
+from ..model.policy import Policy
+from . import engine
+from .settings import Settings
+from .summary import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The parts of the running API. `solve` and `admit` are the solver's, or stand-ins in tests."""
+
+    settings: Settings
+    store: Store
+    policy: Policy
+    clock: Clock
+    tally: Tally
+    solve: engine.Solver = engine.solve
+    admit: engine.Admitter = engine.admit
+
+    def newest_round(self) -> RoundRecord | None:
+        """The newest recorded round, or None before the first."""
+        newest = self.store.rounds(limit=1)
+        return newest[0] if newest else None
+
+
+def _of(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Ctx = Annotated[Context, Depends(_of)]

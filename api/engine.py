@@ -1,0 +1,50 @@
+"""The solver as the service calls it: imported on first use, so that a process that never solves starts fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..model.decision import Decision, Reason
+from ..model.job import Job
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from ..solver.admission import Admission
+    from ..solver.guard import Guard
+    from ..solver.verify import Violation
+
+Solver = Callable[[Snapshot, Policy], Decision]
+Verifier = Callable[[Snapshot, Policy, Decision], "tuple[Violation, ...]"]
+Admitter = Callable[[Job, Snapshot, Policy], "Admission"]
+
+
+def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> Decision:
+    """`phalanx.solver.solve.solve`."""
+    from ..solver.solve import solve as solver
+
+    return solver(snapshot, policy, guard=guard)
+
+
+def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Violation, ...]:
+    """`phalanx.solver.verify.verify`: all violations of the rules, none for a decision that may be carried out."""
+    from ..solver.verify import verify as verifier
+
+    return verifier(snapshot, policy, decision)
+
+
+def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:
+    """`phalanx.solver.admission.admit`: whether this fleet could ever run the job, and the nearest that would fit."""
+    from ..solver.admission import admit as admission
+
+    return admission(job, snapshot, policy)
+
+
+def sentence(reason: Reason) -> str:
+    """The reason in the words of the user."""
+    if reason.sentence:
+        return reason.sentence
+    from ..solver.wording import sentence as wording
+
+    return wording(reason)

@@ -1,0 +1,281 @@
+"""The shapes that cross the HTTP edge. Times are seconds since the epoch, durations seconds, GPU amounts milli-GPU.
+
+Objects of the domain (a job's specification, a decision) cross in their own JSON form: docs/formats/.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Document = Annotated[dict[str, Any], Field(description="A document of docs/formats/.")]
+
+
+class Shape(BaseModel):
+    """What all shapes share: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProblemShape(BaseModel):
+    """An error as RFC 9457 has it; `errors` lists where, what is wrong, and what would be right."""
+
+    type: str = Field(examples=["urn:phalanx:invalid-input"])
+    title: str = Field(examples=["Unprocessable Content"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["roles[0].count: -1 workers is out of range; expected 1 to 100000 workers"])
+    instance: str = Field(examples=["/v1/jobs"])
+    errors: list[dict[str, str]] = []
+
+
+class SubmitAnswer(Shape):
+    """The job's name; `created` is false where the Idempotency-Key was known. `warnings` never stop a job."""
+
+    job: str = Field(examples=["llama-pretrain-7f3a"])
+    created: bool
+    warnings: list[str] = []
+
+
+class ReasonView(Shape):
+    """Why a job waits: the sentence for people, the rest as data."""
+
+    kind: str = Field(examples=["busy"])
+    sentence: str = Field(examples=["16 H100 GPUs are asked in one rack; 8 are free."])
+    families: list[str] = []
+    subject: str = ""
+    asked: int = 0
+    available: int = 0
+    unit: str = ""
+    helps: list[str] = []
+    round: int | None = None
+
+
+class RankView(Shape):
+    """Where one rank runs."""
+
+    rank: int
+    role: str
+    index: int
+    host: str
+    gpus: list[int] = []
+
+
+class StoryEntry(Shape):
+    """One entry of the log about a job."""
+
+    number: int
+    at_s: int
+    kind: str = Field(examples=["gang_running"])
+    attempt: int | None = None
+    text: str = Field(examples=["attempt 1 runs"])
+
+
+class JobSummary(Shape):
+    """One job in a list. `waited_s` is from submission to its start, or until now."""
+
+    id: str
+    name: str
+    team: str
+    user: str
+    tier: int
+    level: int
+    priority: int
+    state: str = Field(examples=["queued"])
+    submitted_s: int
+    state_since_s: int
+    started_s: int | None = None
+    waited_s: int
+    attempt: int
+    workers: int
+    gpu_milli: int
+    hosts: list[str] = []
+    exit_code: int | None = None
+    message: str = ""
+    version: int
+    reason: ReasonView | None = None
+
+
+class JobView(JobSummary):
+    """One job in full: `placement` while it holds capacity, `reason` while it waits, `story` oldest first."""
+
+    placement: list[RankView] = []
+    planned_s: int | None = None
+    failed_starts: int = 0
+    restarts: int = 0
+    not_before_s: int = 0
+    evictions: int = 0
+    stop_cause: str | None = None
+    story: list[StoryEntry] = []
+    spec: Document
+
+
+class JobPage(Shape):
+    """Jobs, newest first; pass `next_cursor` as `cursor` for the next page."""
+
+    jobs: list[JobSummary]
+    next_cursor: str | None = None
+
+
+class LogView(Shape):
+    """The last lines that a rank wrote."""
+
+    job: str
+    attempt: int
+    rank: int
+    lines: list[str]
+
+
+class PriorityRequest(Shape):
+    """The job's priority inside its team and level; higher goes first."""
+
+    priority: int = Field(ge=-1_000_000, le=1_000_000, examples=[10])
+
+
+class CordonRequest(Shape):
+    """Why an operator takes a host out of use."""
+
+    cause: str = Field(default="", max_length=500, examples=["fan replaced on Tuesday"])
+
+
+class GpuView(Shape):
+    """One card, what of it is booked (milli-GPU), and by which jobs."""
+
+    index: int
+    gpu_type: str
+    memory_mib: int
+    healthy: bool
+    used_milli: int
+    jobs: list[str] = []
+
+
+class HostView(Shape):
+    """One host and what is booked on it."""
+
+    id: str
+    site: str
+    zone: str | None = None
+    rack: str | None = None
+    nvlink: str | None = None
+    state: str = Field(examples=["ready"])
+    state_cause: str = ""
+    state_since_s: int = 0
+    gpus: list[GpuView] = []
+    cpu_milli: int
+    cpu_milli_used: int
+    memory_mib: int
+    memory_mib_used: int
+    network_mbps: int
+    disk_free_mib: int
+    cached: list[dict[str, Any]] = []
+    jobs: list[str] = []
+    version: int
+
+
+class HostList(Shape):
+    """All hosts."""
+
+    hosts: list[HostView]
+
+
+class GoalView(Shape):
+    """A goal of the round: its value, and a bound that no decision can exceed while the goals before it hold."""
+
+    name: str = Field(examples=["start[1]"])
+    unit: str
+    value: int
+    bound: int
+    gap: int
+    status: str = Field(examples=["proven"])
+    parts: dict[str, int] = {}
+
+
+class RoundView(Shape):
+    """One round: what came of it, its goals, its stage times in milliseconds."""
+
+    number: int
+    at_s: int
+    outcome: str = Field(examples=["committed"])
+    starts: int
+    preemptions: int
+    rejections: int
+    waiting: int
+    stage: str
+    goals: list[GoalView]
+    times_ms: dict[str, int]
+    violations: list[str] = []
+
+
+class RoundDetail(RoundView):
+    """A round with its whole decision and the reasons of the jobs it left waiting."""
+
+    reasons: dict[str, ReasonView]
+    decision: Document
+
+
+class RoundPage(Shape):
+    """Rounds, newest first; pass `next_before` as `before` for the next page."""
+
+    rounds: list[RoundView]
+    next_before: int | None = None
+
+
+class WaitsView(Shape):
+    """Waits from submission to the first running attempt, in seconds, of the jobs that have started."""
+
+    jobs: int
+    mean_s: int
+    p50_s: int
+    p90_s: int
+
+
+class AllocationView(Shape):
+    """GPU-seconds that jobs held, beside those that healthy hosts offered, since the first host was there."""
+
+    held_gpu_s: int
+    capacity_gpu_s: int
+    share_milli: int
+
+
+class SummaryView(Shape):
+    """How the service has done so far; outcomes and goals are counted over the latest 1000 rounds."""
+
+    now_s: int
+    since_s: int
+    states: dict[str, int]
+    waits: WaitsView
+    allocation: AllocationView
+    rounds: int
+    outcomes: dict[str, int]
+    goal_statuses: dict[str, int]
+
+
+class SolveRequest(Shape):
+    """A snapshot and, optionally, a policy, as documents."""
+
+    snapshot: Document
+    policy: Document | None = None
+
+
+class EventView(Shape):
+    """One entry of the log as /v1/events sends it."""
+
+    number: int
+    at_s: int
+    kind: str
+    subject: str
+    document: Any = None
+
+
+class ReadyView(Shape):
+    """Whether the service can take work: the store answers and a scheduler leads."""
+
+    ready: bool
+    store: str
+    leader: str | None = None
+
+
+class ReportAnswer(Shape):
+    """Whether the report was new."""
+
+    applied: int
