@@ -180,6 +180,11 @@ class BookStore:
         with self._library.write() as books:
             return leases.acquire(books, name, holder, ttl_s, now_s)
 
+    def lease(self, name: str) -> Lease | None:
+        """See the port."""
+        with self._library.read() as books:
+            return books.lease(name)
+
     def release(self, lease: Lease) -> None:
         """See the port."""
         with self._library.write() as books:
