@@ -1,0 +1,76 @@
+"""`phalanx job` and `phalanx why`: one job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from .client import Service, job_path
+from .options import json_option, print_json, service_options
+from .tables import console, gpus, seconds, table
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@service_options
+@json_option
+def job(job_id: str, url: str, token: str, as_json: bool) -> None:
+    """Shows JOB: state, placement by rank, why it waits, and its story."""
+    view = Service(url, token).get(job_path(job_id))
+    if as_json:
+        print_json(view)
+        return
+    out = console()
+    out.print(f"[bold]{view['id']}[/] is {view['state']}, attempt {view['attempt']}", highlight=False)
+    for name, value in _facts(view):
+        out.print(f"  {name:<10} {value}", markup=False)
+    ranks = [
+        (str(r["rank"]), f"{r['role']}[{r['index']}]", r["host"], ",".join(map(str, r["gpus"])) or "-")
+        for r in view["placement"]
+    ]
+    if ranks:
+        out.print(table("Ranks", ("rank", "worker", "host", "GPUs"), ranks, right=("rank",)))
+    story = [(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(e["at_s"])), e["text"]) for e in view["story"]]
+    if story:
+        out.print(table("Story", ("when", "what"), story))
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@service_options
+@json_option
+def why(job_id: str, url: str, token: str, as_json: bool) -> None:
+    """Says in one sentence why JOB waits, and what would help."""
+    view = Service(url, token).get(job_path(job_id))
+    reason = view["reason"]
+    if as_json:
+        print_json({"job": view["id"], "state": view["state"], "reason": reason})
+    elif reason is None:
+        click.echo(_not_waiting(view))
+    else:
+        click.echo(reason["sentence"])
+        for help_line in reason["helps"]:
+            if help_line not in reason["sentence"]:
+                click.echo(f"  would help: {help_line}")
+
+
+def _not_waiting(view: dict[str, Any]) -> str:
+    told = f"{view['id']} is {view['state']}"
+    if view["state"] in ("queued", "blocked"):
+        return f"{told}; no round has looked at it yet."
+    return f"{told}, so it does not wait{': ' + view['message'] if view['message'] else '.'}"
+
+
+def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        ("name", view["name"]),
+        ("team", f"{view['team']}, tier {view['tier']}, priority {view['priority']}"),
+        ("asks", f"{view['workers']} workers, {gpus(view['gpu_milli'])} GPUs"),
+        ("waited", seconds(view["waited_s"])),
+        ("exit code", "" if view["exit_code"] is None else str(view["exit_code"])),
+        ("message", view["message"]),
+        ("why", view["reason"]["sentence"] if view["reason"] else ""),
+    ]
+    return [(name, value) for name, value in facts if value]
