@@ -1,0 +1,73 @@
+"""A small world for the encoder's families: each test builds one family alone, fixes counts, and asks if they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from ortools.sat.python import cp_model
+
+from phalanx.model.host import Gpu, Host
+from phalanx.model.ids import HostId, JobId, SiteId, TeamId
+from phalanx.model.job import Job, Role
+from phalanx.model.policy import Policy
+from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.model.topology import Site, TopologyPath
+from phalanx.solver.classes import Instance, reduce
+from phalanx.solver.variables import Variables
+
+
+class World:
+    """Builders with the defaults that a test does not care about."""
+
+    @staticmethod
+    def host(name: str, gpus: int = 4, kind: str = "H100", memory: int = 80_000, **fields: Any) -> Host:
+        place = {key: fields.pop(key) for key in ("zone", "rack", "nvlink") if key in fields}
+        defaults = {"cpu_milli": 100_000, "memory_mib": 1_000_000, "network_mbps": 100_000}
+        cards = tuple(Gpu(index=i, gpu_type=kind, memory_mib=memory) for i in range(gpus))
+        path = TopologyPath(site=SiteId(fields.pop("site", "s")), **place)
+        return Host(id=HostId(name), path=path, gpus=cards, **{**defaults, **fields})
+
+    @staticmethod
+    def job(name: str, *roles: Role, team: str = "t", **fields: Any) -> JobRecord:
+        return JobRecord(job=Job(id=JobId(name), team=TeamId(team), roles=roles, **fields), submitted_s=0)
+
+    @staticmethod
+    def instance(hosts: list[Host], jobs: list[JobRecord]) -> Instance:
+        sites = tuple(Site(id=site) for site in sorted({host.path.site for host in hosts}))
+        return reduce(Snapshot(now_s=100, sites=sites, hosts=tuple(hosts), jobs=tuple(jobs)), Policy())
+
+    @staticmethod
+    def feasible(
+        instance: Instance,
+        family: Callable[[cp_model.CpModel, Instance, Variables], None],
+        at: Mapping[tuple[str, str, str], int] | None = None,
+        started: Mapping[str, bool] | None = None,
+        cards: Mapping[tuple[str, str, str, int], int] | None = None,
+    ) -> bool:
+        """Whether the family alone allows these counts: `at` by (job, role, host), `cards` by (job, role, host, card)."""
+        model = cp_model.CpModel()
+        variables = Variables(model, instance)
+        family(model, instance, variables)
+        for gang in instance.gangs:
+            if started and gang.id in started:
+                model.add(variables.started(gang) == started[gang.id])
+            for workers in gang.workers:
+                for (job, role, host), count in (at or {}).items():
+                    if (job, role) == (gang.id, workers.role.name):
+                        slots = [slot for slot in workers.slots if slot.host == host]
+                        assert slots, f"{job} has no slot on {host}"
+                        model.add(sum(variables.workers_at(workers, slot) for slot in slots) == count)
+                for (job, role, host, index), count in (cards or {}).items():
+                    if (job, role) == (gang.id, workers.role.name):
+                        card = next(card for card in instance.hosts[HostId(host)].cards if card.index == index)
+                        variable = variables.on_card(workers, HostId(host), card)
+                        assert variable is not None
+                        model.add(variable == count)
+        return cp_model.CpSolver().solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+@pytest.fixture
+def world() -> type[World]:
+    return World
