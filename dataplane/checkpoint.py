@@ -25,6 +25,7 @@ class _HashingFile(io.RawIOBase):
         super().__init__()
         self._descriptor = descriptor
         self.digest = xxhash.xxh3_128()
+        self.failure: OSError | None = None
 
     def writable(self) -> bool:
         return True
@@ -33,8 +34,12 @@ class _HashingFile(io.RawIOBase):
         rest = memoryview(data).cast("B")
         size = len(rest)
         self.digest.update(rest)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            self.failure = error
+            raise
         return size
 
 
@@ -57,8 +62,9 @@ def save_checkpoint(folder: str | Path, state: Mapping[str, Any], step: int, *, 
         temporary.replace(path)
         fsync_folder(folder)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CheckpointError(f"cannot save a checkpoint of step {step} in {folder}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
     _prune(folder, path, step, keep)
     return path
 
@@ -84,7 +90,13 @@ def _write(temporary: Path, state: Mapping[str, Any]) -> str:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         file = _HashingFile(descriptor)
-        torch.save(dict(state), file)
+        try:
+            torch.save(dict(state), file)
+        except RuntimeError:
+            # torch reports that its books are wrong, and not the full disk that made them so.
+            if file.failure is not None:
+                raise file.failure from None
+            raise
         os.fsync(descriptor)
         return str(file.digest.hexdigest())
     finally:

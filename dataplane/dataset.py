@@ -1,7 +1,7 @@
 """A finished data set: samples by id, one at a time or a whole batch at once."""
 
+import resource
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,16 +17,17 @@ from .open_shards import OpenShards
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# The kernel allows a process 65,530 mappings by default.
-_KEPT_WITHOUT_CACHE = 4096
+# The kernel allows a process 65,530 mappings by default, and a mapped field splits its range into three.
+_MAPPED_FIELDS = 16_384
 
 
 class ShardDataset:
     """The samples of a data set, by id 0 <= id < len, in the order in which they were written.
 
     `location` is a folder, a manifest or a file:// address. With a `cache`, shards are read from the host's copy and
-    fetched when absent; `open_shards` bounds the mappings kept (default: what fits in half the cache's budget, or
-    4,096 without one). With `verify`, each shard's checksum is compared when this process first opens it.
+    fetched when absent; `open_shards` bounds the shards kept mapped between batches, and with a cache pinned in it
+    (default: what fits in half the cache's budget). With `verify`, each shard's checksum is compared when this
+    process first opens it.
 
     Raises UnfinishedDataset or DatasetError for the folder, CacheError if the budget cannot hold one shard; reading
     raises CorruptShard, naming the shard, and CacheFull.
@@ -45,10 +46,11 @@ class ShardDataset:
         if cache is not None:
             cache.register(self.manifest)
         largest = max(shard.size_bytes for shard in self.manifest.shards)
-        fitting = _KEPT_WITHOUT_CACHE if cache is None else cache.budget_bytes // 2 // largest
-        self.shards = OpenShards(
-            self.manifest, manifest_path(location).parent, cache, verify=verify, keep=max(1, open_shards or fitting)
-        )
+        keep = _MAPPED_FIELDS // len(self.manifest.fields)
+        if cache is not None:
+            keep = min(keep, cache.budget_bytes // 2 // largest, _descriptors())
+        keep = max(1, min(keep, open_shards or keep))
+        self.shards = OpenShards(self.manifest, manifest_path(location).parent, cache, verify=verify, keep=keep)
         self._starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
 
     @property
@@ -78,8 +80,7 @@ class ShardDataset:
     def gather(self, ids: npt.ArrayLike, out: Mapping[str, Array] | None = None) -> Mapping[str, Array]:
         """Copies the samples of `ids` (any order, repeats allowed), row by row, into `out` and returns it.
 
-        `out` holds for every field a C-contiguous array as `empty(len(ids))` makes it, which is the default. Ids
-        that rise, or at least stay within a shard for long, are fastest: each run is one vectorised copy.
+        `out` holds for every field a C-contiguous array as `empty(len(ids))` makes it, which is the default.
         Raises IndexError for an id out of range and DatasetError if `out` does not fit.
         """
         wanted = np.asarray(ids, np.int64)
@@ -87,16 +88,7 @@ class ShardDataset:
             raise IndexError(f"ids from {wanted.min()} to {wanted.max()} of a data set of {len(self)} samples")
         out = self.empty(len(wanted)) if out is None else self._fitting(out, len(wanted))
         shard_of = np.searchsorted(self._starts, wanted, side="right") - 1
-        cuts = [0, *(np.flatnonzero(np.diff(shard_of)) + 1).tolist(), len(wanted)]
-        for begin, end in pairwise(cuts):
-            if begin == end:
-                continue
-            shard = int(shard_of[begin])
-            rows = wanted[begin:end] - self._starts[shard]
-            with self.shards.rows(shard) as arrays:
-                for name, array in arrays.items():
-                    # Any other mode copies through a buffer, at less than half the speed; the range is checked above.
-                    np.take(array, rows, axis=0, out=out[name][begin:end], mode="clip")
+        self.shards.gather(shard_of, wanted - self._starts[shard_of], out)
         return out
 
     def close(self) -> None:
@@ -118,3 +110,8 @@ class ShardDataset:
             if array is None or array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 raise DatasetError(f"out[{field.name!r}] must be a C-contiguous {dtype} array of shape {shape}")
         return out
+
+
+def _descriptors() -> int:
+    """How many pins, each an open lock file, this process can afford."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4

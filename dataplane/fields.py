@@ -1,7 +1,8 @@
 """Fields of a sample and how their rows lie in a shard file.
 
 A shard is a safetensors file. Its header is padded with spaces so that the data starts at a page boundary, and
-its tensors (one per field, rows first) stand in order of falling item size, so that each is aligned.
+its tensors (one per field, rows first) stand in order of falling alignment: the largest power of two, up to a page,
+that divides the bytes of a row. So each starts at a multiple of its own alignment, in a shard of any length.
 """
 
 import json
@@ -67,7 +68,7 @@ def row_bytes(fields: Iterable[Field]) -> int:
 
 def in_file_order(fields: Iterable[Field]) -> list[Field]:
     """The fields as they follow one another in a shard file."""
-    return sorted(fields, key=lambda field: (-field.item_bytes, field.name))
+    return sorted(fields, key=lambda field: (-min(field.row_bytes & -field.row_bytes, PAGE_BYTES), field.name))
 
 
 def shard_header(fields: Sequence[Field], rows: int) -> bytes:

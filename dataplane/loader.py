@@ -164,9 +164,14 @@ class Loader:
         if self._ring is None:
             rows = self._global_batch // self._world_size
             self._ring = ring = new_ring(self._dataset.fields, rows, self._depth, pinned=self._pinned)
-            ahead = ReadAhead(self._dataset.shards, 2 * self._shards_at_once()) if self._read_ahead else None
+            shards = self._dataset.shards
+            # Without read-ahead its thread is still needed for giving way to other users of the cache.
+            threaded = self._read_ahead or self._dataset.cache is not None
+            ahead = ReadAhead(shards, 2 * self._shards_at_once()) if threaded else None
+            if self._dataset.cache is not None:
+                shards.keep = min(shards.keep, self._shards_at_once())
             cut = (self._global_batch, self._rank, self._world_size)
-            gather = functools.partial(_gather, self._dataset, self._order, cut, ahead)
+            gather = functools.partial(_gather, self._dataset, self._order, cut, ahead if self._read_ahead else None)
             # Neither thread refers to the loader, so that a forgotten one can be collected and ends them, too.
             arguments = (ring, gather, self._g, self._global_batch, self._device)
             thread = threading.Thread(target=fill, args=arguments, name="phalanx-loader", daemon=True)

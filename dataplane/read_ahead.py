@@ -1,4 +1,7 @@
-"""Reads shards before they are needed, in a thread of its own: the system's WILLNEED blocks while it queues."""
+"""Reads shards before they are needed, in a thread of its own: the system's WILLNEED blocks while it queues.
+
+The same thread lets go of the cache when other processes wait for room while this one computes.
+"""
 
 import logging
 import queue
@@ -10,6 +13,8 @@ from .errors import DataplaneError
 from .open_shards import OpenShards
 
 _log = logging.getLogger(__name__)
+
+_GIVE_WAY_EVERY_S = 0.1
 
 
 class ReadAhead:
@@ -42,12 +47,18 @@ class ReadAhead:
 
 
 def warm_wanted(shards: OpenShards, wanted: "queue.SimpleQueue[int | None]", stop: threading.Event) -> None:
-    """Thread body: warms every shard from the queue until None comes or `stop` is set.
+    """Thread body: warms every shard from the queue, giving way in between, until None comes or `stop` is set.
 
     A shard that cannot be read is only logged: whoever really needs it meets the same error and can tell the user.
     """
-    while (index := wanted.get()) is not None and not stop.is_set():
+    while not stop.is_set():
+        shards.give_way()
         try:
+            index = wanted.get(timeout=_GIVE_WAY_EVERY_S)
+            if index is None:
+                return
             shards.warm(index, stop)
+        except queue.Empty:
+            continue
         except (DataplaneError, OSError) as error:
-            _log.debug("read-ahead of shard %d failed: %s", index, error)
+            _log.debug("read-ahead of shard %s failed: %s", index, error)

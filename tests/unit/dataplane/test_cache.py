@@ -243,14 +243,37 @@ def test_a_shard_missing_at_the_source_is_named(tmp_path: Path, manifest: Manife
     assert left_over(tmp_path / "cache") == []
 
 
-def test_a_shard_evicted_under_an_open_data_set_is_fetched_again(tmp_path: Path, manifest: Manifest) -> None:
+def test_files_removed_under_an_open_data_set_do_not_disturb_it(tmp_path: Path, manifest: Manifest) -> None:
     cache = ShardCache(tmp_path / "cache", 10**6)
     with ShardDataset(tmp_path / "set", cache) as dataset:
         dataset.gather(np.arange(96))
         for path in visible(tmp_path / "cache"):
             path.unlink()
         assert dataset.gather(np.arange(96))["id"].tolist() == list(range(96))
+        dataset.close()
+        assert dataset.gather(np.arange(96))["id"].tolist() == list(range(96))
     assert len(visible(tmp_path / "cache")) == 12
+
+
+def test_an_open_data_set_pins_its_shards_until_it_is_closed(tmp_path: Path, manifest: Manifest) -> None:
+    cache = ShardCache(tmp_path / "cache", 4 * SHARD, wait_s=0.05)
+    source = FolderSource(tmp_path / "set")
+    with ShardDataset(tmp_path / "set", cache) as dataset:
+        dataset.gather(np.arange(16))  # half the budget: two shards stay open
+        with cache.pin(manifest.shards[2], source), cache.pin(manifest.shards[3], source):
+            with pytest.raises(CacheFull), cache.pin(manifest.shards[4], source, wait=False):
+                pass
+            dataset.close()
+            with cache.pin(manifest.shards[4], source, wait=False):
+                assert cache.used_bytes() == 4 * SHARD
+
+
+def test_a_batch_larger_than_the_cache_is_gathered_shard_by_shard(tmp_path: Path, manifest: Manifest) -> None:
+    ids = np.random.default_rng(0).permutation(96)
+    cache = ShardCache(tmp_path / "cache", 2 * SHARD)
+    with ShardDataset(tmp_path / "set", cache) as dataset:
+        assert dataset.gather(ids)["id"].tolist() == ids.tolist()
+        assert cache.used_bytes() <= 2 * SHARD
 
 
 def test_inventory_per_data_set(tmp_path: Path, make_dataset: MakeDataset) -> None:
@@ -275,4 +298,4 @@ def test_locks_are_never_removed(tmp_path: Path, manifest: Manifest, source: Log
             lock = tmp_path / "cache" / "locks" / f"{shard.xxh3_128}.lock"
             with lock.open() as file, pytest.raises(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert len(list((tmp_path / "cache" / "locks").iterdir())) == len(manifest.shards) + 1
+    assert len(list((tmp_path / "cache" / "locks").iterdir())) == len(manifest.shards) + 1  # and the evict lock

@@ -72,13 +72,14 @@ def test_values_out_of_range_are_refused(tmp_path: Path, step: int, keep: int) -
         save_checkpoint(tmp_path, {}, step, keep=keep)
 
 
-def test_a_disk_that_fails_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_disk_that_fails_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     first = save_checkpoint(tmp_path, state(1), 1)
 
-    def full(_descriptor: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, call, full)
     with pytest.raises(CheckpointError, match=r"step 2.*No space left"):
         save_checkpoint(tmp_path, state(2), 2)
     assert latest_checkpoint(tmp_path) == first
