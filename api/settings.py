@@ -21,7 +21,8 @@ DEFAULT_PORT = 8642
 # Variables of the client, of ranks and of the tests: not ours to judge.
 _FOREIGN = frozenset({"PHALANX_URL", "PHALANX_TRACES"})
 _RANK = frozenset(
-    f"PHALANX_{name}" for name in ("JOB", "ATTEMPT", "HOST", "ROLE", "GRACE_S", "CHECKPOINT_DIR", "CACHE_DIR")
+    f"PHALANX_{name}"
+    for name in ("NAMESPACE", "SUPERVISOR", "JOB", "ATTEMPT", "HOST", "ROLE", "GRACE_S", "CHECKPOINT_DIR", "CACHE_DIR")
 )
 
 

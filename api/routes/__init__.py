@@ -1,14 +1,12 @@
 """The routes by subject; `ROUTERS` is the table of contents."""
 
-from . import agents, events, health, hosts, jobs, pages, rounds, solve
+from .agents import router as agents
+from .events import router as events
+from .health import router as health
+from .hosts import router as hosts
+from .jobs import router as jobs
+from .pages import router as pages
+from .rounds import router as rounds
+from .solve import router as solve
 
-ROUTERS = (
-    jobs.router,
-    hosts.router,
-    rounds.router,
-    solve.router,
-    agents.router,
-    events.router,
-    health.router,
-    pages.router,
-)
+ROUTERS = (jobs, hosts, rounds, solve, agents, events, health, pages)

@@ -36,5 +36,5 @@ def _look(ctx: Context) -> schemas.ReadyView:
         # Whatever the driver raises, the answer is the same: the store does not answer.
         log.exception("the store does not answer")
         return schemas.ReadyView(ready=False, store="does not answer")
-    leads = lease is not None and lease.expires_s >= ctx.clock.now_s()
+    leads = lease is not None and lease.expires_s > ctx.clock.now_s()
     return schemas.ReadyView(ready=leads, store="answers", leader=lease.holder if lease and leads else None)
