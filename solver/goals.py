@@ -14,7 +14,8 @@ from ..model.placement import WorkerPlacement
 from ..model.policy import ObjectivePolicy, Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .demand import candidates, confinement, placeable
+from .confinements import Confinements
+from .demand import candidates, placeable
 from .order import Order, order
 
 GPU_TIME = "mGPU*s"
@@ -95,11 +96,11 @@ def _slowness(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> 
 def _spread(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
     """What gangs pay for each domain beyond the first of a preferred layer, and pipelines for leaving a domain."""
     paths = {host.id: host.path for host in snapshot.hosts}
-    cost = policy.objective.spread_s
+    confinement, cost = Confinements(snapshot, policy), policy.objective.spread_s
     paid = 0
     for record, start in placed:
         used = start.placement.hosts
-        for layer in confinement(record.job, snapshot, policy).preferred:
+        for layer in confinement(record.job).preferred:
             domains = {paths[host].domain(layer, host) for host in used}
             paid += (len(domains) - 1) * cost * record.job.gpu_milli
         for role in record.job.roles:

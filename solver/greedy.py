@@ -27,11 +27,11 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
     Within a level the gang goes first whose start adds most to the level's goal per milli-GPU, which falls for a
     team's next gang as the team is served; among equals, the head of the queue.
     """
-    placer = Placer(snapshot, policy, Books(snapshot))
+    waiting = candidates(snapshot)
+    placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
     numbers = order(snapshot, policy)
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
-    waiting = candidates(snapshot)
     for level in sorted({record.level for record in waiting}, reverse=True):
         queue = [
             (-worth(record, numbers, served), numbers.place[record.id], record)
@@ -46,6 +46,7 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
             if now != before:
                 heapq.heappush(queue, (now, place, record))
                 continue
+            placer.pressure.leaves(record)
             placement = placer.place(record)
             if placement is not None:
                 served[record.job.team] += numbers.milli[record.id]

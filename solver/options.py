@@ -13,6 +13,7 @@ from ..model.job import Job, Role
 from ..model.policy import ObjectivePolicy
 from .books import Books, HostBook
 from .demand import Confinement, card_takes
+from .pressure import Pressure
 from .rooms import Path, Rooms, Tree, depth
 
 _MOST_COMBINATIONS = 64
@@ -76,17 +77,25 @@ class Options:
         self._depths = sorted(depth(layer) for layer in layers)
         self._loss = {types: self._type_loss(types) for types in self._combinations()}
         self._milli = sum(role.gpu_milli for role in shape.roles)
-        self._cost: dict[tuple[Types, Path], Cost] = {}
+        self._cost: dict[Types, dict[Path, Cost]] = {types: {} for types in self._loss}
         self._seen = len(books.changed)
         for node in {path[:end] for path in tree.host for end in self._depths}:
             self._refresh(node)
 
-    def best(self, number: int) -> list[tuple[Types, Path]]:
-        """The cheapest options now, at most `number` of them."""
+    def best(self, number: int, pressure: Pressure) -> list[tuple[Types, Path]]:
+        """The best options now, at most `number`: least pressure on gangs without a choice, then the cheapest."""
         self._catch_up()
-        if number == 1:
-            return [min(self._cost, key=self._cost.__getitem__)] if self._cost else []
-        return heapq.nsmallest(number, self._cost, key=self._cost.__getitem__)
+        found: list[tuple[int, Cost, Types, Path]] = []
+        for types, costs in self._cost.items():
+            if costs:
+                overflow = pressure.overflow(self._shape.roles, types) if len(self._cost) > 1 else 0
+                if number == 1:
+                    nodes = [min(costs, key=costs.__getitem__)]
+                else:
+                    nodes = heapq.nsmallest(number, costs, key=costs.__getitem__)
+                found.extend((overflow, costs[node], types, node) for node in nodes)
+        found.sort(key=lambda option: option[:2])
+        return [(types, node) for _, _, types, node in found[:number]]
 
     def _combinations(self) -> Iterator[Types]:
         choices: list[list[str | None]] = []
@@ -124,9 +133,9 @@ class Options:
             if slack >= 0:
                 cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
             if cost is None:
-                self._cost.pop((types, node), None)
+                self._cost[types].pop(node, None)
             else:
-                self._cost[types, node] = cost
+                self._cost[types][node] = cost
 
     def _slack(self, types: Types, node: Path) -> int:
         """Workers that would still fit of the role that has least to spare; negative where one lacks room."""

@@ -12,10 +12,12 @@ from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import CardKind, Confinement, allowed_sites, card_takes, confinement, placeable
+from .confinements import Confinements
+from .demand import CardKind, Confinement, allowed_sites, card_takes, placeable
 from .goals import fleet_types
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
+from .pressure import Pressure
 from .rooms import Path, Rooms, Tree
 
 _TRIES = 16
@@ -27,13 +29,22 @@ _Counts = dict[str, Counter[tuple[HostId, CardKind | None]]]
 class Placer:
     """Places gangs one after the other on the free part of some hosts, and books them.
 
-    `hosts` are those that take work; by default the snapshot's placeable ones. `tries` counts the options tried, a
-    deterministic measure of work.
+    `hosts` are those that take work; by default the snapshot's placeable ones. Types that gangs of `waiting` cannot do
+    without are left to them where there is a choice. `tries` counts the options tried, a deterministic measure of work.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, books: Books, hosts: Iterable[Host] | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        books: Books,
+        *,
+        hosts: Iterable[Host] | None = None,
+        waiting: Iterable[JobRecord] = (),
+    ) -> None:
         taking = [host for host in snapshot.hosts if placeable(host)] if hosts is None else list(hosts)
         self.books = books
+        self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting)
         self.tries = 0
         self._snapshot, self._policy = snapshot, policy
         self._taking = taking
@@ -44,7 +55,7 @@ class Placer:
             for gpu in host.gpus:
                 if gpu.healthy:
                     self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
-        self._confinements: dict[tuple[object, ...], Confinement] = {}
+        self._confinement = Confinements(snapshot, policy)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
 
@@ -56,23 +67,21 @@ class Placer:
         job = record.job
         sites = allowed_sites(job, self._snapshot, self._policy)
         options = self._options_of(Shape.of(job, within or self._confinement(job), sites), job.team)
-        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES):
+        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure):
             self.tries += 1
             placement = self._try(record, types, node, sites)
             if placement is not None:
+                self.pressure.takes(job.roles, types)
                 return placement
         return None
 
     def remove(self, record: JobRecord, placement: Placement) -> None:
         """Gives back what `place` booked."""
+        kinds = {worker.role: self._kind(worker) for worker in placement.workers}
+        roles = [role for role in record.job.roles if kinds[role.name]]
+        self.pressure.takes(roles, [kind.gpu_type for role in roles if (kind := kinds[role.name])], sign=-1)
         for worker in placement.workers:
             self.books.give(record.job, worker)
-
-    def _confinement(self, job: Job) -> Confinement:
-        key = (job.roles, job.topology, job.cross_site)
-        if key not in self._confinements:
-            self._confinements[key] = confinement(job, self._snapshot, self._policy)
-        return self._confinements[key]
 
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)

@@ -16,7 +16,8 @@ from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .demand import candidates, confinement
+from .confinements import Confinements
+from .demand import candidates
 from .goals import values
 from .verify_hosts import capacity, eligibility
 from .violation import Violation
@@ -103,11 +104,12 @@ def topology(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Ite
     """A gang stays in one domain of its required layer, and each tensor group in one NVLink domain."""
     hosts = {host.id: host for host in snapshot.hosts}
     records = {record.id: record for record in snapshot.jobs}
+    confinement = Confinements(snapshot, policy)
     for start in starts:
         record = records.get(start.job)
         if record is None:
             continue
-        layer = confinement(record.job, snapshot, policy).required
+        layer = confinement(record.job).required
         if layer is not None:
             domains = _domains(start, layer, hosts)
             if len(domains) > 1:

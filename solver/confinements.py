@@ -1,0 +1,34 @@
+"""`confinement` for many jobs of one fleet: equal hosts and equal demands are looked at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..model.host import Host
+from ..model.job import Job
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .demand import Confinement, confinement
+
+
+class Confinements:
+    """Gives each job of the snapshot the confinement that `demand.confinement` gives it."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        # Only what a host offers empty matters, and most hosts of a fleet are equal in that.
+        unlike = {_offer(host): host for host in reversed(snapshot.hosts)}
+        self._snapshot = replace(snapshot, hosts=tuple(unlike.values()), jobs=(), reservations=())
+        self._policy = policy
+        self._known: dict[tuple[object, ...], Confinement] = {}
+
+    def __call__(self, job: Job) -> Confinement:
+        """The confinement of that job."""
+        key = (job.roles, job.topology, job.cross_site)
+        if key not in self._known:
+            self._known[key] = confinement(job, self._snapshot, self._policy)
+        return self._known[key]
+
+
+def _offer(host: Host) -> tuple[object, ...]:
+    cards = tuple((gpu.gpu_type, gpu.memory_mib) for gpu in host.gpus if gpu.healthy)
+    return host.cpu_milli, host.memory_mib, host.network_mbps, cards
