@@ -67,7 +67,10 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The world at `now_s` (seconds since the epoch), immutable. `version` is the store's, for the record."""
+    """The world at `now_s` (seconds since the epoch), immutable.
+
+    `store_version` is the store's, for the record; a plain `version` would collide with that of the document.
+    """
 
     now_s: int
     sites: tuple[Site, ...]
@@ -76,7 +79,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     teams: tuple[Team, ...] = ()
     links: tuple[Link, ...] = ()
-    version: int = 0
+    store_version: int = 0
 
     def __post_init__(self) -> None:
         check.integer("now_s", self.now_s, unit="s")
@@ -85,6 +88,11 @@ class Snapshot:
         check.distinct("jobs", (record.id for record in self.jobs), "job")
         check.distinct("teams", (team.id for team in self.teams), "team")
         self._check_references()
+
+    @property
+    def version(self) -> int:
+        """The store's version that this was read at."""
+        return self.store_version
 
     def _check_references(self) -> None:
         sites = {site.id for site in self.sites}
