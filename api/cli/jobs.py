@@ -15,7 +15,13 @@ PAGE = 500
 
 
 @click.command()
-@click.option("--state", "states", multiple=True, type=click.Choice(list(JobState)), help="Only these; repeatable.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in JobState]),
+    help="Only these; repeatable.",
+)
 @click.option("--team", help="Only this team's.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many, newest first.")
 @service_options
@@ -28,7 +34,7 @@ def jobs(states: tuple[str, ...], team: str | None, limit: int, url: str, token:
     while len(found) < limit:
         page = service.get(
             "/v1/jobs",
-            state=[str(state) for state in states],
+            state=list(states),
             team=team,
             limit=min(PAGE, limit - len(found)),
             cursor=cursor,

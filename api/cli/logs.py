@@ -49,6 +49,8 @@ def logs(
 def fresh(known: Sequence[str], lines: Sequence[str]) -> Sequence[str]:
     """The lines that follow the known ones: behind the last place where their end stands in `lines`."""
     end = list(known[-20:])
+    if not end:
+        return lines
     for at in range(len(lines), len(end) - 1, -1):
         if list(lines[at - len(end) : at]) == end:
             return lines[at:]

@@ -1,0 +1,42 @@
+"""`phalanx agent`: the process of one host that reports its disk and shard cache."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from ...model.ids import HostId, SiteId
+from .options import service_options
+
+
+@click.command()
+@click.option("--host", required=True, help="Name of this host in the fleet.")
+@click.option("--site", required=True, help="Its site.")
+@click.option("--cache", type=click.Path(path_type=Path, file_okay=False), required=True, help="Its shard cache.")
+@click.option(
+    "--interval", type=click.IntRange(1, 3_600), default=5, show_default=True, help="Seconds between reports."
+)
+@service_options
+def agent(host: str, site: str, cache: Path, interval: int, url: str, token: str) -> None:
+    """Reports this host to the service until it is stopped: that it lives, its free disk, its cached shards."""
+    from ...adapters.agent.agent import run_agent
+    from ...adapters.clock import SystemClock
+    from ..inventory import cache_inventory
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    run_agent(
+        host=HostId(host),
+        site=SiteId(site),
+        url=url,
+        cache=cache,
+        clock=SystemClock(),
+        stop=stop.is_set,
+        token=token,
+        inventory=cache_inventory,
+        interval_s=float(interval),
+    )

@@ -1,0 +1,253 @@
+"""`phalanx demo`: the whole service on this machine with an example mix of jobs, from submit to finished.
+
+It starts what `phalanx serve` starts, in this process's care, and talks to it over HTTP as anybody would.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+
+from ..model.errors import InvalidInput
+from . import demo_jobs, demo_view
+from .cli.client import Service, job_path
+from .cli.exit_codes import Exit, Stop
+from .cli.watch import ENDED
+from .serve import serve
+from .settings import DEFAULT_PORT, Settings
+
+POLL_S = 0.4
+READY_WAIT_S = 120.0
+
+
+def run_demo(out: Console, *, data: Path | None, port: int | None, stay: bool, limit_s: int) -> int:
+    """Runs the mix; returns 0 if every job succeeded. Without `data` it works in a temporary folder, removed after.
+
+    `stay` keeps the service up after the summary until Ctrl-C. Past `limit_s` seconds it gives up with exit code 1.
+    """
+    with _folder(data) as folder, _terminated_as_interrupted():
+        jobs = demo_jobs.first_jobs(folder)
+        settings = _settings(folder, port)
+        with _Serving(settings) as serving:
+            service = Service(settings.url)
+            out.print(f"[bold]Phalanx[/] starts on {settings.url} with a local Ray cluster of five pretended hosts ...")
+            serving.wait_until_ready(service)
+            out.print(f"Status page: [bold]{settings.url}/[/]\n")
+            outcome = _Demo(out, service, serving, limit_s).run(jobs)
+            if stay:
+                out.print(f"\nStill serving {settings.url}/ until Ctrl-C.")
+                serving.wait()
+            return outcome
+
+
+class _Demo:
+    """Submits, shows, sums up."""
+
+    def __init__(self, out: Console, service: Service, serving: _Serving, limit_s: int) -> None:
+        self._out = out
+        self._service = service
+        self._serving = serving
+        self._ends_at = time.monotonic() + limit_s
+        self._told: dict[str, str] = {}
+        self._screen: Live | None = None
+
+    def run(self, jobs: list[dict[str, Any]]) -> int:
+        """The whole mix, to the last job's end."""
+        for job in jobs:
+            self._submit(job)
+        self._refused(demo_jobs.impossible_job())
+        with self._live():
+            self._follow_until(lambda now: _state(now, demo_jobs.TRAINING) not in ("queued", "planned"))
+            self._submit(demo_jobs.waiting_job())
+            self._follow_until(lambda now: all(job["state"] in ENDED for job in now))
+        return self._sum_up()
+
+    def _submit(self, job: dict[str, Any]) -> None:
+        answer = self._service.submit(job, f"demo-{job['id']}")
+        for warning in answer["warnings"]:
+            self._print(f"  warning for {answer['job']}: {warning}")
+
+    def _refused(self, job: dict[str, Any]) -> None:
+        try:
+            self._submit(job)
+        except Stop as stop:
+            if stop.code is not Exit.REFUSED:
+                raise
+            self._out.print(f"[bold]{job['id']}[/] is refused at submission: {escape(stop.message)}\n")
+            return
+        raise Stop(Exit.NO, f"the impossible job {job['id']} was accepted")
+
+    def _follow_until(self, done: Any) -> None:
+        """Shows the jobs until `done(jobs)`, or the limit."""
+        while True:
+            self._serving.check()
+            now = self._service.get("/v1/jobs", limit=100)["jobs"]
+            self._show(now)
+            if done(now):
+                return
+            if time.monotonic() > self._ends_at:
+                raise Stop(Exit.NO, "the jobs did not finish in time")
+            time.sleep(POLL_S)
+
+    def _show(self, jobs: list[dict[str, Any]]) -> None:
+        if self._screen is not None:
+            self._screen.update(demo_view.screen(jobs, self._service.get("/v1/hosts")["hosts"]))
+            return
+        for line in demo_view.changes(jobs, self._told):
+            self._print(f"  {line}")
+
+    def _sum_up(self) -> int:
+        jobs = self._service.get("/v1/jobs", limit=100)["jobs"]
+        lines = self._service.get(job_path(demo_jobs.TRAINING, "logs"), rank=0, tail=10_000)["lines"]
+        if told := demo_view.training_told(lines):
+            self._out.print(f"\n[bold]{demo_jobs.TRAINING}[/]: {told}")
+        rounds = self._service.get("/v1/rounds", limit=500)["rounds"]
+        demo_view.summary(self._out, self._service.get("/v1/summary"), rounds)
+        missed = [job["id"] for job in jobs if job["state"] != "succeeded"]
+        if missed:
+            raise Stop(Exit.NO, f"not every job succeeded: {', '.join(missed)}")
+        return Exit.OK
+
+    @contextmanager
+    def _live(self) -> Iterator[None]:
+        if not self._out.is_terminal:
+            yield
+            return
+        with Live(console=self._out, refresh_per_second=4) as screen:
+            self._screen = screen
+            try:
+                yield
+            finally:
+                self._screen = None
+
+    def _print(self, line: str) -> None:
+        self._out.print(line, markup=False)
+
+
+class _Serving:
+    """The service in a thread of this process: its children end with it, whatever ends it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> _Serving:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        while self._thread.is_alive():
+            # A second Ctrl-C must not leave half of the processes behind.
+            with suppress(KeyboardInterrupt):
+                self._thread.join(0.2)
+
+    def _run(self) -> None:
+        try:
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+                serve(self._settings, out=nowhere, stop=self._stop)
+        except BaseException as fault:
+            self._fault = fault
+
+    def check(self) -> None:
+        """Raises what ended the service, if anything did."""
+        if self._fault is not None:
+            raise self._fault
+        if not self._thread.is_alive():
+            raise Stop(Exit.UNREACHABLE, "the service has ended by itself")
+
+    def wait_until_ready(self, service: Service) -> None:
+        """Until a scheduler leads and the Ray cluster is up."""
+        ends_at = time.monotonic() + READY_WAIT_S
+        while time.monotonic() < ends_at:
+            self.check()
+            with suppress(Stop):
+                if service.get("/readyz")["ready"] and (self._settings.data_dir / "ray-address").is_file():
+                    return
+            time.sleep(0.2)
+        raise Stop(Exit.UNREACHABLE, f"the service was not ready within {READY_WAIT_S:.0f} s")
+
+    def wait(self) -> None:
+        """Until the service ends or Ctrl-C."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+        self.check()
+
+
+def _state(jobs: list[dict[str, Any]], name: str) -> str:
+    return next((str(job["state"]) for job in jobs if job["id"] == name), "")
+
+
+def _settings(folder: Path, port: int | None) -> Settings:
+    fleet = folder / "fleet.toml"
+    fleet.write_text(demo_jobs.FLEET, encoding="utf-8")
+    (folder / "log").mkdir(exist_ok=True)
+    # Warnings of the supervisor belong into a file: on the terminal they would tear the live view.
+    logging.basicConfig(filename=folder / "log" / "serve.log", level=logging.WARNING)
+    return Settings(
+        data_dir=folder,
+        store_url=f"sqlite:///{folder / 'phalanx.db'}",
+        port=port or _free_port(),
+        round_interval_s=1,
+        fleet_file=fleet,
+    )
+
+
+def _free_port() -> int:
+    """The usual port, or any free one where it is taken."""
+    for port in (DEFAULT_PORT, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise InvalidInput("--port", "no port is free", "a free port")
+
+
+@contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True)
+        if (data / "phalanx.db").exists():
+            raise InvalidInput("--data", f"{data} holds a service's data already", "a new folder")
+        yield data.absolute()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="phalanx-demo-"))
+    try:
+        yield folder
+    except Stop as stop:
+        # Whoever looks into a failure needs the logs.
+        raise Stop(stop.code, f"{stop.message} (logs are kept in {folder / 'log'})") from None
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM (of `kill`, of `make` when it is stopped) cleans up as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,123 @@
+"""The fleet and the jobs of `phalanx demo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..model.errors import InvalidInput
+
+FLEET = """\
+# Three sites whose hosts only pretend to have GPUs; the scheduler, Ray and the training are real.
+[[sites]]
+id = "north"
+[[sites.hosts]]
+name = "north{n}"
+count = 2
+rack = "r1"
+gpus = 8
+gpu_type = "H100"
+gpu_memory = "80GiB"
+cpu = 64
+memory = "512GiB"
+
+[[sites]]
+id = "south"
+[[sites.hosts]]
+name = "south{n}"
+count = 2
+rack = "r1"
+gpus = 8
+gpu_type = "A100"
+gpu_memory = "40GiB"
+cpu = 64
+memory = "512GiB"
+
+[[sites]]
+id = "west"
+[[sites.hosts]]
+name = "west{n}"
+gpus = 8
+gpu_type = "T4"
+gpu_memory = "16GiB"
+cpu = 32
+memory = "128GiB"
+
+[[teams]]
+id = "vision"
+[[teams]]
+id = "speech"
+[[teams]]
+id = "motor"
+"""
+TRAINING = "reach-ddp"
+"""The gang that really trains."""
+MUST_WAIT = "large-sweep"
+"""The job that finds its GPUs taken."""
+STEPS = 150
+
+_EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "train_ddp.py"
+_WORK = """\
+import os, sys, time
+rank, cards = os.environ["RANK"], os.environ.get("CUDA_VISIBLE_DEVICES", "")
+print(f"rank {rank} of {os.environ['WORLD_SIZE']} on {os.environ['PHALANX_HOST']}, GPUs {cards or 'none'}", flush=True)
+time.sleep(float(sys.argv[1]))
+print(f"rank {rank} done", flush=True)
+"""
+
+
+def first_jobs(data: Path) -> list[dict[str, Any]]:
+    """The jobs that are submitted at once, in the form of job files; `data` is where the training's shards go."""
+    _check_example()
+    jobs = [
+        _work("speech", f"probe-{number}", seconds, gpus=1, gpu_type="T4")
+        for number, seconds in ((1, 6), (2, 9), (3, 12))
+    ]
+    jobs += [_work("speech", f"half-{half}", 8, gpus=0.5, gpu_type="T4") for half in ("a", "b")]
+    jobs.append(_work("vision", "finetune", 15, gpus=8, gpu_type={"A100": 1, "H100": 1.8}, gpu_memory="40GiB"))
+    jobs.append(
+        _job(
+            "motor",
+            TRAINING,
+            [
+                *(sys.executable, str(_EXAMPLE), "--data", str(data / "recordings")),
+                *("--steps", str(STEPS), "--global-batch", "64", "--step-ms", "60"),
+            ],
+            gpus=8,
+            workers=2,
+            gpu_type="H100",
+            checkpoint={"interval": "10s", "grace": "10s"},
+        )
+    )
+    return jobs
+
+
+def impossible_job() -> dict[str, Any]:
+    """Asks for more memory a card than any card has."""
+    return _work("vision", "too-large", 1, gpus=8, gpu_memory="96GiB")
+
+
+def waiting_job() -> dict[str, Any]:
+    """Asks for both H100 hosts while the training holds them."""
+    return _work("vision", MUST_WAIT, 4, gpus=8, workers=2, gpu_type="H100")
+
+
+def _work(team: str, name: str, seconds: int, **request: Any) -> dict[str, Any]:
+    return _job(team, name, [sys.executable, "-c", _WORK, str(seconds)], **request)
+
+
+def _job(team: str, name: str, command: list[str], **request: Any) -> dict[str, Any]:
+    return {"id": name, "name": name, "team": team, "walltime": "5m", "command": command, **request}
+
+
+def _check_example() -> None:
+    if not _EXAMPLE.is_file():
+        raise InvalidInput(
+            str(_EXAMPLE), "the training example is not there", "a source tree: `make run` in a clone of the repository"
+        )
+    for package, extra in (("ray", "ray"), ("torch", "train")):
+        from importlib.util import find_spec
+
+        if find_spec(package) is None:
+            raise InvalidInput(package, "is not installed", f"pip install 'phalanx[{extra}]', or `make run`")
