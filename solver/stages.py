@@ -2,14 +2,16 @@
 
 Every goal ends with a value and a bound that is valid while the goals before keep their values. The work is counted in
 CP-SAT's deterministic time, so that the same input gives the same decision on any machine; the guard is a deadline
-outside. Parameters after measurement: one worker, the `max_lp` strategy, no probing, no symmetry, no hint.
+outside. Parameters after measurement: one worker, the `max_lp` strategy, no probing, no symmetry. A hint slows the
+`start` goals down, whose bound the LP finds by itself, and halves the time of `economy`, where it also keeps the
+greedy's packing when the budget ends before a better one is found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import gcd, inf
+from math import floor, gcd, inf
 
 from ortools.sat.python import cp_model
 
@@ -17,6 +19,7 @@ from .guard import Guard
 from .objective import Goal
 
 MINIMUM_MS = 1
+SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,14 @@ class StageResult:
     value: int
     bound: int
     solved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """A decision known to keep all rules (the greedy's): its goals, and the placing variables' values."""
+
+    values: Sequence[int]
+    assignment: Sequence[tuple[cp_model.IntVar, int]]
 
 
 @dataclass(slots=True)
@@ -41,82 +52,120 @@ class Outcome:
 def run(
     model: cp_model.CpModel,
     goals: Sequence[Goal],
-    incumbent: Sequence[int],
+    incumbent: Incumbent,
     uppers: Sequence[int],
     *,
     budget_ms: int,
     seed: int,
     guard: Guard,
 ) -> Outcome:
-    """Solves all goals in order.
+    """Solves all goals in order; no stage ends below the incumbent while the stages before ended equal to it.
 
-    `incumbent`: the values of a decision known to be feasible (the greedy's), one a goal; no stage ends below it as
-    long as the stages before ended equal to it. `uppers`: what no decision can exceed, one a goal. `budget_ms`:
-    deterministic milliseconds for all goals; what a goal leaves goes to the next ones.
+    `uppers`: what no decision can exceed, one a goal. `budget_ms`: deterministic milliseconds for all goals; what a
+    goal leaves goes to the next ones.
     """
-    outcome = Outcome()
-    level_with_incumbent = True
+    search = _Search(model, incumbent, seed, guard)
     for number, goal in enumerate(goals):
-        floor = incumbent[number] if level_with_incumbent else None
-        left = budget_ms - outcome.spent_ms
+        left = budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
-            outcome.stopped = "budget" if left < MINIMUM_MS else "deadline"
+            search.outcome.stopped = "budget" if left < MINIMUM_MS else "deadline"
             break
-        share = max(MINIMUM_MS, left // (len(goals) - number) if number else left * 2 // (len(goals) + 1))
-        result = _solve_goal(model, goal, uppers[number], floor, share, seed, guard, outcome)
-        outcome.results.append(result)
-        model.add(_expression(goal) >= result.value - goal.constant)
-        level_with_incumbent = level_with_incumbent and result.value == incumbent[number]
-    return outcome
+        # Half of what is left, so that one hard goal cannot starve those behind it; the last may use up all.
+        share = left if number == len(goals) - 1 else max(MINIMUM_MS, left // 2)
+        search.outcome.results.append(search.solve(number, goal, uppers[number], share))
+    return search.outcome
 
 
-def _solve_goal(
-    model: cp_model.CpModel,
-    goal: Goal,
-    upper: int,
-    floor: int | None,
-    share_ms: int,
-    seed: int,
-    guard: Guard,
-    outcome: Outcome,
-) -> StageResult:
-    if floor == upper and outcome.solution is None:
-        # The incumbent has all there is to have; nothing to search for.
-        return StageResult(floor, floor, solved=True)
-    known = _known(goal, floor, outcome)
-    if known is not None:
-        model.add(_expression(goal) >= known - goal.constant)
-    scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
-    model.maximize(_expression(goal, scale))
-    solver = _solver(share_ms, seed, guard)
-    status = solver.solve(model)
-    outcome.spent_ms += max(MINIMUM_MS, round(solver.response_proto.deterministic_time * 1000))
-    if status == cp_model.MODEL_INVALID:
-        raise AssertionError(f"the model of {goal.name} is invalid: {model.validate()}")
-    bound = upper
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        outcome.solution = tuple(solver.response_proto.solution)
-        value = goal.constant + scale * round(solver.objective_value)
-        bound = min(bound, goal.constant + scale * _floor(solver.best_objective_bound))
-        return StageResult(value, value if status == cp_model.OPTIMAL else max(value, bound), solved=True)
-    if status == cp_model.INFEASIBLE:
-        raise AssertionError(f"goal {goal.name} has no solution although one is known")
-    if solver.best_objective_bound != 0 and abs(solver.best_objective_bound) < inf:
-        bound = min(bound, goal.constant + scale * _floor(solver.best_objective_bound))
-    outcome.stopped = outcome.stopped or "budget"
-    value = known if known is not None else goal.constant
-    return StageResult(value, max(value, bound), solved=False)
+class _Search:
+    """The model with the goals frozen so far, and the best solution at hand."""
+
+    def __init__(self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard) -> None:
+        self.model = model
+        self.incumbent = incumbent
+        self.level_with_incumbent = True
+        self.seed = seed
+        self.guard = guard
+        self.outcome = Outcome()
+
+    def solve(self, number: int, goal: Goal, upper: int, share_ms: int) -> StageResult:
+        """Maximises one goal and freezes what it reached."""
+        mark = self.incumbent.values[number]
+        if self.level_with_incumbent and mark == upper and self.outcome.solution is None:
+            # The incumbent has all there is to have: nothing to search for.
+            result = StageResult(mark, mark, solved=True)
+        else:
+            result = self._maximise(goal, upper, share_ms)
+        self.model.add(expression(goal) >= result.value - goal.constant)
+        self.level_with_incumbent = self.level_with_incumbent and result.value == mark
+        return result
+
+    def _maximise(self, goal: Goal, upper: int, share_ms: int) -> StageResult:
+        known = self._best_known(goal)
+        if known is not None:
+            self.model.add(expression(goal) >= known - goal.constant)
+        scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
+        self.model.maximize(expression(goal, scale))
+        solver = _solver(share_ms, self.seed, self.guard)
+        status = solver.solve(self.model)
+        self.outcome.spent_ms += max(MINIMUM_MS, round(solver.response_proto.deterministic_time * 1000))
+        if status == cp_model.MODEL_INVALID:
+            raise AssertionError(f"the model of goal {goal.name} is invalid: {self.model.validate()}")
+        if status == cp_model.INFEASIBLE:
+            raise AssertionError(f"goal {goal.name} has no solution although one is known")
+        if status in SOLVED:
+            self.outcome.solution = tuple(solver.response_proto.solution)
+            value = goal.constant + scale * round(solver.objective_value)
+            bound = min(upper, goal.constant + scale * _rounded(solver.best_objective_bound))
+            return StageResult(value, value if status == cp_model.OPTIMAL else max(value, bound), solved=True)
+        self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
+        value = goal.constant + self._least(goal) if known is None else known
+        return StageResult(value, max(value, upper), solved=False)
+
+    def _best_known(self, goal: Goal) -> int | None:
+        """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
+        if goal.name.startswith("start["):
+            return (
+                self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
+            )
+        if self.level_with_incumbent:
+            completed = self._complete(goal)
+            if self.outcome.solution is None or _value(goal, completed) > _value(goal, self.outcome.solution):
+                self.outcome.solution = completed
+        if self.outcome.solution is None:
+            return None
+        self.model.clear_hints()
+        for index, value in enumerate(self.outcome.solution):
+            self.model.add_hint(self.model.get_int_var_from_proto_index(index), value)
+        return _value(goal, self.outcome.solution)
+
+    def _at_hand(self, goal: Goal) -> int | None:
+        return None if self.outcome.solution is None else _value(goal, self.outcome.solution)
+
+    def _complete(self, goal: Goal) -> Sequence[int]:
+        """The incumbent with the auxiliary variables at their best for this goal; presolve does nearly all of it."""
+        fixed = self.model.clone()
+        for variable, value in self.incumbent.assignment:
+            fixed.add(fixed.get_int_var_from_proto_index(variable.index) == value)
+        fixed.maximize(expression(goal))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = self.seed
+        status = solver.solve(fixed)
+        if status != cp_model.OPTIMAL:
+            raise AssertionError("the greedy's decision does not fit the model, although the verifier accepts it")
+        return tuple(solver.response_proto.solution)
+
+    def _least(self, goal: Goal) -> int:
+        """A value that every solution reaches, for a goal of which no solution is at hand."""
+        ends = ((coefficient, variable.proto.domain) for coefficient, variable in goal.terms)
+        return sum(min(c * int(domain[0]), c * int(domain[-1])) for c, domain in ends)
 
 
-def _known(goal: Goal, floor: int | None, outcome: Outcome) -> int | None:
-    """The best value that a decision at hand reaches without giving up a frozen goal."""
-    values = [] if floor is None else [floor]
-    if outcome.solution is not None:
-        values.append(goal.constant + sum(c * outcome.solution[variable.index] for c, variable in goal.terms))
-    return max(values, default=None)
+def _value(goal: Goal, solution: Sequence[int]) -> int:
+    return goal.constant + sum(coefficient * solution[variable.index] for coefficient, variable in goal.terms)
 
 
-def _expression(goal: Goal, scale: int = 1) -> cp_model.LinearExprT:
+def expression(goal: Goal, scale: int = 1) -> cp_model.LinearExprT:
     """The goal without its constant, divided by a common divisor of its coefficients."""
     return cp_model.LinearExpr.weighted_sum([v for _, v in goal.terms], [c // scale for c, _ in goal.terms])
 
@@ -136,6 +185,6 @@ def _solver(share_ms: int, seed: int, guard: Guard) -> cp_model.CpSolver:
     return solver
 
 
-def _floor(bound: float) -> int:
-    """The largest integer objective that a floating-point bound allows."""
-    return int(bound + 1e-6 + 1e-9 * abs(bound)) if bound >= 0 else -int(-bound - 1e-6 + 1e-9 * abs(bound))
+def _rounded(bound: float) -> int:
+    """The largest integer objective that a floating-point bound allows, with room for its rounding errors."""
+    return floor(bound + 1e-6 + 1e-9 * abs(bound))

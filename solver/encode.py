@@ -1,0 +1,60 @@
+"""From starts back to the model's variables: the values that a decision at hand stands for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ortools.sat.python.cp_model import IntVar
+
+from ..model.decision import Start
+from ..model.placement import WorkerPlacement
+from .classes import Gang, WorkerClass
+from .demand import CardKind
+from .variables import Variables
+
+
+def encode(variables: Variables, starts: Sequence[Start]) -> list[tuple[IntVar, int]]:
+    """Values of the placing variables (starts, types, counts, cards); the auxiliary ones follow from them.
+
+    `starts` must keep the rules; a start of a gang that the instance left out is ignored.
+    """
+    by_job = {start.job: start for start in starts}
+    values: list[tuple[IntVar, int]] = []
+    shared: set[tuple[str, int]] = set()
+    for gang in variables.instance.gangs:
+        start = by_job.get(gang.id)
+        values.append((variables.started(gang), int(start is not None)))
+        for workers in gang.workers:
+            placed = [w for w in start.placement.workers if w.role == workers.role.name] if start else []
+            values += _of_class(variables, gang, workers, placed)
+            if workers.role.request.fractional:
+                shared |= {(worker.host, index) for worker in placed for index in worker.gpus}
+    for host in variables.instance.hosts.values():
+        for card in host.cards:
+            variable = variables.shared(host.id, card)
+            if variable is not None:
+                values.append((variable, int((host.id, card.index) in shared)))
+    return values
+
+
+def _of_class(
+    variables: Variables, gang: Gang, workers: WorkerClass, placed: Sequence[WorkerPlacement]
+) -> list[tuple[IntVar, int]]:
+    kinds = {(host.id, card.index): card.kind for host in variables.instance.hosts.values() for card in host.cards}
+    counts: Counter[tuple[str, CardKind | None]] = Counter()
+    cards: Counter[tuple[str, int]] = Counter()
+    for worker in placed:
+        counts[worker.host, kinds[worker.host, worker.gpus[0]] if worker.gpus else None] += 1
+        cards.update((worker.host, index) for index in worker.gpus)
+    used = {kind.gpu_type for _, kind in counts if kind is not None}
+    values = [(variables.workers_at(workers, slot), counts[slot.host, slot.kind]) for slot in workers.slots]
+    if len(workers.gpu_types) > 1:
+        values += [(variables.uses_type(workers, t), int(t in used)) for t in workers.gpu_types]
+    if workers.role.request.fractional:
+        for host_id in dict.fromkeys(slot.host for slot in workers.slots):
+            for card in variables.instance.hosts[host_id].cards:
+                variable = variables.on_card(workers, host_id, card)
+                if variable is not None:
+                    values.append((variable, cards[host_id, card.index]))
+    return values
