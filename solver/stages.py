@@ -157,8 +157,11 @@ class _Search:
 
     def _least(self, goal: Goal) -> int:
         """A value that every solution reaches, for a goal of which no solution is at hand."""
-        ends = ((coefficient, variable.proto.domain) for coefficient, variable in goal.terms)
-        return sum(min(c * int(domain[0]), c * int(domain[-1])) for c, domain in ends)
+        total = 0
+        for coefficient, variable in goal.terms:
+            low, high = int(variable.proto.domain[0]), int(variable.proto.domain[-1])
+            total += min(coefficient * low, coefficient * high)
+        return total
 
 
 def _value(goal: Goal, solution: Sequence[int]) -> int:
