@@ -174,12 +174,13 @@ def _round_fields(record: RoundRecord) -> dict[str, Any]:
 
 def describe_request(request: WorkerRequest) -> str:
     """What one worker asks, in a few words: "8 GPUs, 64 cores, 512 GiB"."""
-    parts = []
-    if request.gpu_milli:
-        cards = f"{request.gpu_milli / MILLI:g}"
-        parts.append(f"{cards} GPU{'' if cards == '1' else 's'}")
-    if request.cpu_milli:
-        parts.append(f"{request.cpu_milli / 1000:g} cores")
-    if request.memory_mib:
-        parts.append(f"{request.memory_mib / 1024:g} GiB")
-    return ", ".join(parts)
+    parts = [
+        _count(request.gpu_milli, "GPU"),
+        _count(request.cpu_milli, "core"),
+        f"{request.memory_mib / 1024:g} GiB" if request.memory_mib else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _count(milli: int, what: str) -> str:
+    return f"{milli / MILLI:g} {what}{'' if milli == MILLI else 's'}" if milli else ""
