@@ -21,7 +21,7 @@ from .ring import Failed, Filled, Ring, fill, give_back, new_ring, receive
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _STATE_VERSION = 1
-_JOIN_S = 10.0
+_JOIN_S = 5.0
 _log = logging.getLogger(__name__)
 
 

@@ -1,0 +1,88 @@
+import queue
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from phalanx.dataplane import Loader, Order, ShardCache, ShardDataset
+from phalanx.dataplane.errors import CacheFull
+from phalanx.dataplane.open_shards import OpenShards
+from phalanx.dataplane.read_ahead import ReadAhead, warm_wanted
+
+from .conftest import MakeDataset
+
+
+class Recorder:
+    """Stands in for the open shards: notes what is warmed, and fails for the shards told."""
+
+    def __init__(self, failing: Iterable[int] = ()) -> None:
+        self.warmed: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._failing = set(failing)
+
+    def warm(self, index: int, stop: threading.Event) -> None:
+        self.warmed.put(index)
+        if index in self._failing:
+            raise CacheFull("no room")
+
+    def give_way(self) -> None:
+        pass
+
+    def as_open_shards(self) -> OpenShards:
+        return cast("OpenShards", self)
+
+
+def drained(warmed: "queue.SimpleQueue[int]") -> list[int]:
+    return [warmed.get_nowait() for _ in range(warmed.qsize())]
+
+
+def test_shards_are_warmed_in_order_and_not_again_while_remembered() -> None:
+    recorder = Recorder()
+    ahead = ReadAhead(recorder.as_open_shards(), remember=3)
+    for shards in ([4, 5], [5, 6], [7], [4]):  # by then 4 is forgotten
+        ahead.request(shards)
+    warmed = [recorder.warmed.get(timeout=10) for _ in range(5)]
+    ahead.stop(10)
+    assert warmed == [4, 5, 6, 7, 4]
+    assert recorder.warmed.empty()
+
+
+def test_a_shard_that_cannot_be_read_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(failing=[1])
+    wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    for index in (1, 2, None, 3):
+        wanted.put(index)
+    with caplog.at_level("DEBUG", "phalanx.dataplane"):
+        warm_wanted(recorder.as_open_shards(), wanted, threading.Event())
+    assert drained(recorder.warmed) == [1, 2]
+    assert "read-ahead of shard 1 failed: no room" in caplog.text
+
+
+def test_a_loader_asks_for_the_next_blocks_before_it_needs_them(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    make_dataset(count=512, per_shard=8)
+    cache = ShardCache(tmp_path / "cache", 10**7)
+    options = {"shards_per_block": 4, "lanes": 2}
+    with ShardDataset(tmp_path / "set", cache) as dataset, Loader(dataset, 4, seed=0, **options) as loader:
+        order = Order(dataset.shard_rows, 0, **options)
+        ahead = order.block_shards(order.rank_positions(order.block_span, 4, 0, 1))
+        now = order.block_shards(order.rank_positions(0, 4, 0, 1))
+        next(loader)
+        wanted = {dataset.manifest.shards[index].xxh3_128 for index in (*now, *ahead)}
+        assert len(wanted) == 16
+        done = threading.Event()
+        for _ in range(1000):
+            if wanted <= {path.stem for path in (tmp_path / "cache" / "objects").glob("*.shard")}:
+                break
+            done.wait(0.01)
+        else:
+            pytest.fail("the blocks ahead were never fetched")
+
+
+def test_warming_stops_when_told(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    make_dataset()
+    stop = threading.Event()
+    stop.set()
+    with ShardDataset(tmp_path / "set") as dataset:
+        dataset.shards.warm(0, stop)
+        dataset.shards.warm(0, threading.Event(), piece_bytes=1000)
