@@ -107,6 +107,8 @@ class BookStore:
             for index, team in enumerate(teams):
                 if team.parent is not None and team.parent not in known:
                     raise InvalidInput(f"teams[{index}].parent", f"there is no team {team.parent!r}", "a known team")
+            # A tree with a loop would make every later snapshot impossible.
+            Snapshot(now_s=0, sites=(), hosts=(), teams=tuple(row.team for row in books.teams()))
 
     def put_host(self, host: Host, *, now_s: int) -> None:
         """See the port. InvalidInput for an unknown site, and while attempts use a card that would be gone."""
@@ -145,7 +147,7 @@ class BookStore:
                 jobs=jobs,
                 reservations=books.reservations(),
                 teams=usage.current(books.teams(), jobs, now_s, half_life_s),
-                version=books.log_number(),
+                store_version=books.log_number(),
             )
 
     def commit(self, decision: Decision, snapshot: Snapshot, *, term: int, now_s: int) -> CommitOutcome:

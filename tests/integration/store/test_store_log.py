@@ -135,3 +135,7 @@ def test_teams_are_stored_whole(world: World) -> None:
     with pytest.raises(InvalidInput, match=r"teams\[0\].parent: there is no team 'nobody'"):
         world.store.put_teams([Team(id="grey", parent="nobody")])
     assert "grey" not in {t.id for t in world.store.snapshot(1).teams}
+    world.store.put_teams([Team(id="red", parent="blue")])
+    with pytest.raises(InvalidInput, match="a loop"):
+        world.store.put_teams([Team(id="blue", parent="green")])
+    assert len(world.store.snapshot(1).teams) == 3
