@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...model.errors import PhalanxError
 
@@ -28,6 +28,7 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
 }
 """What every node of a cluster must be started with."""
 
+K = TypeVar("K", bound=str)
 MILLI = 1000
 MIB = 2**20
 
@@ -229,7 +230,7 @@ def call(actor: Any, method: str, *arguments: object) -> Any:
     return getattr(actor, method).remote(*arguments)
 
 
-def answers(asked: Mapping[str, Any], wait_s: float) -> dict[str, Any]:
+def answers(asked: Mapping[K, Any], wait_s: float) -> dict[K, Any]:
     """The answers of calls by key, within one common time; faults (ActorGone, ActorSilent, its own) stand as values."""
     import ray
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...model.errors import PhalanxError, StaleTerm
 from ..ports import GpuLibrary
@@ -62,6 +62,8 @@ class Runner:
         """
         with self._lock:
             self._check(term)
+            if self._stopping and not self._mine:
+                raise PhalanxError("it was stopped before it had started")
             if not self._mine:
                 self._launching = True
                 try:
@@ -84,6 +86,12 @@ class Runner:
     def read_log(self, rank: int, offset: int, limit: int) -> bytes:
         """A piece of a rank's log; a negative offset counts from its end."""
         return self._files.read_log(rank, offset, limit)
+
+    def close(self) -> None:
+        """Lets go of the supervisor, as the end of this process does: it stops its ranks with the job's grace."""
+        for end in (self._channel, self._port_holder):
+            if end is not None:
+                end.close()
 
     def _check(self, term: int) -> None:
         if term < self._term:
@@ -119,6 +127,8 @@ class Runner:
             answer = ours.recv(3)
         except OSError as fault:
             answer = str(fault).encode()
+        # From now on it is only peeked at; with a time limit Python would wait before it peeks.
+        ours.setblocking(False)
         self._channel = ours
         if answer != b"up\n":
             raise PhalanxError(f"the supervisor did not come up: {answer.decode() or errors.read_text()[-500:]}")
@@ -127,7 +137,7 @@ class Runner:
         if self._channel is None:
             return False
         try:
-            return self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+            return self._channel.recv(1, socket.MSG_PEEK) != b""
         except BlockingIOError:
             return True
         except OSError:
@@ -137,9 +147,10 @@ class Runner:
 class Caretaker:
     """Looks after what attempts leave on one machine: the ground truth beside Ray's books."""
 
-    def __init__(self, namespace: str, gpus: GpuLibrary | None = None) -> None:
+    def __init__(self, namespace: str, gpus: Callable[[], GpuLibrary] | None = None) -> None:
         self._namespace = namespace
-        self._gpus = gpus
+        # Made here, on the machine that is looked after: a GPU library cannot travel.
+        self._gpus = gpus() if gpus is not None else None
 
     def status(self, logs: str, job: str, attempt: int, host: str) -> HostStatus:
         """How far an attempt is on a host whose runner is gone, from its files and processes."""
@@ -147,14 +158,9 @@ class Caretaker:
         supervised = any(process.supervisor for process in alive)
         return AttemptFiles(logs, job, attempt).status(host, supervised=supervised, stopping=supervised)
 
-    def sweep(self, job: str, attempt: int, host: str, *, force: bool) -> tuple[str, ...]:
-        """Kills what is left of an attempt and tells what would not go.
-
-        A living supervisor ends its ranks by itself within its grace: it is left alone and told, unless `force`.
-        """
+    def sweep(self, job: str, attempt: int, host: str) -> tuple[str, ...]:
+        """Kills what is left of an attempt, and tells what would not go within a second."""
         left = processes.find(self._namespace, job, attempt, host)
-        if any(process.supervisor for process in left) and not force:
-            return tuple(process.shown for process in left)
         for _ in range(20):
             for process in left:
                 processes.kill(process, self._namespace)
