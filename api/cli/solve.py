@@ -20,7 +20,7 @@ from .options import FILE, json_option, print_json
 
 @click.command()
 @click.argument("snapshot_file", metavar="FILE", type=FILE)
-@click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON; RULES' defaults without it.")
+@click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON; its defaults without it.")
 @click.option("--budget", type=float, help="Seconds of deterministic solver time, in place of the policy's.")
 @click.option("--seed", type=int, help="Seed of the solver, in place of the policy's.")
 @click.option("--out", type=FILE, help="Write the decision document here, too.")
@@ -63,7 +63,7 @@ def solve(
 @click.command()
 @click.argument("snapshot_file", metavar="SNAPSHOT", type=FILE)
 @click.argument("decision_file", metavar="DECISION", type=FILE)
-@click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON; RULES' defaults without it.")
+@click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON; its defaults without it.")
 @json_option
 def verify(snapshot_file: Path, decision_file: Path, policy_file: Path | None, as_json: bool) -> int:
     """Checks DECISION against SNAPSHOT by every rule and lists all violations, with amounts.
