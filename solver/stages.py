@@ -2,16 +2,17 @@
 
 Every goal ends with a value and a bound that is valid while the goals before keep their values. The work is counted in
 CP-SAT's deterministic time, so that the same input gives the same decision on any machine; the guard is a deadline
-outside. Parameters after measurement: one worker, the `max_lp` strategy, no probing, no symmetry. A hint slows the
-`start` goals down, whose bound the LP finds by itself, and halves the time of `economy`, where it also keeps the
-greedy's packing when the budget ends before a better one is found.
+outside. Parameters after measurement: one worker, the `max_lp` strategy, no probing, no symmetry; a portfolio for what
+that leaves unproven. A hint slows the `start` goals down, whose bound the LP finds by itself, and halves the time of
+`economy`, where it also keeps the greedy's packing when the budget ends before a better one is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor, gcd, inf
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -19,6 +20,7 @@ from .guard import Guard
 from .objective import Goal
 
 MINIMUM_MS = 1
+Prepare = Callable[[Any], None]
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
@@ -100,26 +102,51 @@ class _Search:
         return result
 
     def _maximise(self, goal: Goal, upper: int, share_ms: int) -> StageResult:
+        """First the LP-driven search, which proves; what it leaves unproven goes to the portfolio, which improves."""
         known = self._best_known(goal)
-        if known is not None:
-            self.model.add(expression(goal) >= known - goal.constant)
         scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
         self.model.maximize(expression(goal, scale))
-        solver = _solver(share_ms, self.seed, self.guard)
+        bottom = goal.constant + self._least(goal)
+        result = StageResult(bottom if known is None else known, upper, solved=False)
+        for number, prepare in enumerate((_max_lp, _portfolio)):
+            if result.value == result.bound:
+                return StageResult(result.value, result.bound, solved=True)
+            if result.value > bottom:
+                self.model.add(expression(goal) >= result.value - goal.constant)
+            if number and self.outcome.solution is not None:
+                self._hint(self.outcome.solution)
+            result = self._attempt(goal, scale, result, prepare, max(MINIMUM_MS, share_ms // 2))
+        return result
+
+    def _attempt(self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int) -> StageResult:
+        """One search from what is known; the better value and the tighter bound of both."""
+        remaining = self.guard.remaining_s()
+        if remaining <= 0:
+            self.outcome.stopped = "deadline"
+            return so_far
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.num_workers = 1
+        parameters.random_seed = self.seed
+        parameters.max_deterministic_time = share_ms / 1000
+        if remaining < inf:
+            parameters.max_time_in_seconds = remaining
+        prepare(parameters)
         status = solver.solve(self.model)
         self.outcome.spent_ms += max(MINIMUM_MS, round(solver.response_proto.deterministic_time * 1000))
         if status == cp_model.MODEL_INVALID:
             raise AssertionError(f"the model of goal {goal.name} is invalid: {self.model.validate()}")
         if status == cp_model.INFEASIBLE:
             raise AssertionError(f"goal {goal.name} has no solution although one is known")
-        if status in SOLVED:
-            self.outcome.solution = tuple(solver.response_proto.solution)
-            value = goal.constant + scale * round(solver.objective_value)
-            bound = min(upper, goal.constant + scale * _rounded(solver.best_objective_bound))
-            return StageResult(value, value if status == cp_model.OPTIMAL else max(value, bound), solved=True)
-        self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
-        value = goal.constant + self._least(goal) if known is None else known
-        return StageResult(value, max(value, upper), solved=False)
+        if status not in SOLVED:
+            self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
+            return so_far
+        self.outcome.solution = tuple(solver.response_proto.solution)
+        value = goal.constant + scale * round(solver.objective_value)
+        if status == cp_model.OPTIMAL:
+            return StageResult(value, value, solved=True)
+        bound = goal.constant + scale * _rounded(solver.best_objective_bound)
+        return StageResult(value, max(value, min(so_far.bound, bound)), solved=True)
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
@@ -133,10 +160,13 @@ class _Search:
                 self.outcome.solution = completed
         if self.outcome.solution is None:
             return None
-        self.model.clear_hints()
-        for index, value in enumerate(self.outcome.solution):
-            self.model.add_hint(self.model.get_int_var_from_proto_index(index), value)
+        self._hint(self.outcome.solution)
         return _value(goal, self.outcome.solution)
+
+    def _hint(self, solution: Sequence[int]) -> None:
+        self.model.clear_hints()
+        for index, value in enumerate(solution):
+            self.model.add_hint(self.model.get_int_var_from_proto_index(index), value)
 
     def _at_hand(self, goal: Goal) -> int | None:
         return None if self.outcome.solution is None else _value(goal, self.outcome.solution)
@@ -165,7 +195,7 @@ class _Search:
 
 
 def _value(goal: Goal, solution: Sequence[int]) -> int:
-    return goal.constant + sum(coefficient * solution[variable.index] for coefficient, variable in goal.terms)
+    return goal.constant + sum(int(coefficient * solution[variable.index]) for coefficient, variable in goal.terms)
 
 
 def expression(goal: Goal, scale: int = 1) -> cp_model.LinearExprT:
@@ -173,21 +203,18 @@ def expression(goal: Goal, scale: int = 1) -> cp_model.LinearExprT:
     return cp_model.LinearExpr.weighted_sum([v for _, v in goal.terms], [c // scale for c, _ in goal.terms])
 
 
-def _solver(share_ms: int, seed: int, guard: Guard) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = 1
+def _max_lp(parameters: Any) -> None:
+    """One strategy that branches on the LP: tight bounds, quick proofs."""
     parameters.subsolvers.append("max_lp")
     parameters.cp_model_probing_level = 0
     parameters.symmetry_level = 0
-    parameters.random_seed = seed
-    parameters.max_deterministic_time = share_ms / 1000
-    remaining = guard.remaining_s()
-    if remaining < inf:
-        parameters.max_time_in_seconds = max(0.001, remaining)
-    return solver
+
+
+def _portfolio(parameters: Any) -> None:
+    """All strategies and neighbourhood searches in turn, on one thread and so deterministic."""
+    parameters.interleave_search = True
 
 
 def _rounded(bound: float) -> int:
     """The largest integer objective that a floating-point bound allows, with room for its rounding errors."""
-    return floor(bound + 1e-6 + 1e-9 * abs(bound))
+    return int(floor(bound + 1e-6 + 1e-9 * abs(bound)))

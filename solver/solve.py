@@ -1,0 +1,123 @@
+"""`solve`: one scheduling round, pure. Reduce, greedy, exact stages, decode, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from ..model.decision import Certificate, Decision, Grain, Stage, Start
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .bound import judge, uppers
+from .classes import Instance, reduce
+from .constraints import FAMILIES
+from .decode import decode
+from .encode import encode
+from .explain import reasons
+from .goals import GoalValue, values
+from .greedy import greedy
+from .guard import Guard, Unlimited
+from .objective import Goal, goals
+from .stages import Incumbent, Outcome, run
+from .variables import Variables
+from .verify import verify_starts
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Starts that keep all rules, with the goals they reach."""
+
+    stage: Stage
+    starts: tuple[Start, ...]
+    values: tuple[GoalValue, ...]
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Goals in order: the larger tuple is the better decision."""
+        return tuple(value.value for value in self.values)
+
+
+def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> Decision:
+    """Chooses which gangs start where.
+
+    Pure: the same snapshot and policy give the same decision, unless `guard` (a wall-clock deadline from outside) cuts
+    the search short; the certificate then says `deadline`. The best verified decision so far is returned at any rate.
+    """
+    guard = guard or Unlimited()
+    instance = reduce(snapshot, policy)
+    started = greedy(snapshot, policy)
+    best = _Candidate(Stage.GREEDY, started, values(snapshot, policy, started))
+    limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs))
+    model = cp_model.CpModel()
+    outcome, size = Outcome(), (0, 0)
+    if instance.gangs and instance.columns <= policy.solve.exact_columns:
+        variables, listed = build(model, instance)
+        size = (len(model.proto.variables), len(model.proto.constraints))
+        incumbent = Incumbent(best.rank, encode(variables, best.starts))
+        outcome = run(
+            model, listed, incumbent, limits, budget_ms=policy.solve.budget_ms, seed=policy.solve.seed, guard=guard
+        )
+        best = _better(best, _exact(variables, outcome, snapshot, policy))
+    elif instance.gangs:
+        outcome.stopped = "columns"
+    stage = best.stage if instance.gangs else Stage.NOTHING_TO_DO
+    return Decision(
+        snapshot_version=snapshot.store_version,
+        now_s=snapshot.now_s,
+        starts=best.starts,
+        waiting=reasons(snapshot, policy, best.starts),
+        goals=judge(snapshot, policy, best.values, _bounds(best, outcome, limits)),
+        certificate=Certificate(
+            stage=stage,
+            grain=Grain.SINGLETONS,
+            budget_ms=policy.solve.budget_ms,
+            spent_ms=outcome.spent_ms,
+            seed=policy.solve.seed,
+            columns=size[0],
+            rows=size[1],
+            goals_solved=sum(result.solved for result in outcome.results),
+            stopped=outcome.stopped,
+        ),
+    )
+
+
+def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple[Goal, ...]]:
+    """Writes the whole model of a round: variables, every rule family, and the goals."""
+    variables = Variables(model, instance)
+    for add in FAMILIES.values():
+        add(model, instance, variables)
+    return variables, goals(variables)
+
+
+def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> _Candidate | None:
+    """The exact stage's decision; None where it has none or the verifier finds it at fault."""
+    if outcome.solution is None:
+        return None
+    starts = decode(variables, outcome.solution)
+    if verify_starts(snapshot, policy, starts):
+        return None
+    return _Candidate(Stage.EXACT, starts, values(snapshot, policy, starts))
+
+
+def _better(greedy_one: _Candidate, exact_one: _Candidate | None) -> _Candidate:
+    """The exact decision on a tie: its goals are the ones that were certified."""
+    if exact_one is None or exact_one.rank < greedy_one.rank:
+        return greedy_one
+    return exact_one
+
+
+def _bounds(best: _Candidate, outcome: Outcome, limits: Sequence[int]) -> list[int]:
+    """A valid bound for each goal of the decision.
+
+    The exact stage bounds goal k given the values it froze for the goals before; these bounds hold for the decision
+    up to and including the first goal on which the decision differs from what was frozen. Behind that, and where no
+    stage came, only what no decision can exceed holds.
+    """
+    bounds = list(limits)
+    for number, (result, value) in enumerate(zip(outcome.results, best.values, strict=False)):
+        bounds[number] = min(limits[number], result.bound)
+        if result.value != value.value:
+            break
+    return bounds

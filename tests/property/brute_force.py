@@ -1,0 +1,131 @@
+"""The best decision of a tiny round by trying everything: every gang, everywhere, in every combination."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement, product
+
+from phalanx.model.decision import Start
+from phalanx.model.ids import HostId
+from phalanx.model.job import Role
+from phalanx.model.placement import WorkerPlacement
+from phalanx.model.policy import Policy
+from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.solver.books import Books
+from phalanx.solver.demand import CardKind, candidates
+from phalanx.solver.goals import values
+from phalanx.solver.layout import lay_out
+from phalanx.solver.verify import verify_starts
+
+Seat = tuple[HostId, CardKind | None, int | None]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to place one gang: for each role the seats of its workers."""
+
+    record: JobRecord
+    seats: tuple[tuple[str, tuple[Seat, ...]], ...]
+
+    @property
+    def counts(self) -> dict[str, dict[tuple[HostId, CardKind | None], int]]:
+        return {role: dict(Counter((host, kind) for host, kind, _ in seats)) for role, seats in self.seats}
+
+    @property
+    def cards(self) -> dict[str, list[tuple[HostId, int]]]:
+        return {
+            role: [(host, card) for host, _, card in seats if card is not None]
+            for role, seats in self.seats
+            if any(card is not None for _, _, card in seats)
+        }
+
+
+class TooLarge(Exception):
+    """The instance has more combinations than a test should try."""
+
+
+def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple[int, ...]:
+    """The lexicographically largest values of the goals over all decisions that the verifier accepts.
+
+    Raises TooLarge beyond `limit` combinations.
+    """
+    options = {record.id: list(_options(record, snapshot, policy, limit)) for record in candidates(snapshot)}
+    able = [job for job, found in options.items() if found]
+    total = 1
+    for job in able:
+        total *= 1 + len(options[job])
+    if total > limit:
+        raise TooLarge
+    best: tuple[int, ...] | None = None
+    for size in range(len(able) + 1):
+        for chosen in combinations(able, size):
+            for combination in product(*(options[job] for job in chosen)):
+                starts = _together(combination, snapshot)
+                if starts is not None:
+                    reached = tuple(value.value for value in values(snapshot, policy, starts))
+                    best = reached if best is None else max(best, reached)
+    assert best is not None
+    return best
+
+
+def _options(record: JobRecord, snapshot: Snapshot, policy: Policy, limit: int) -> Iterator[Option]:
+    """Every way to place the gang alone that the verifier accepts; workers of a role are alike."""
+    per_role = []
+    for role in record.job.roles:
+        ways = list(combinations_with_replacement(list(_seats(role, snapshot)), role.count))
+        per_role.append([(role.name, way) for way in ways])
+    total = 1
+    for ways_of_role in per_role:
+        total *= len(ways_of_role)
+    if total > limit:
+        raise TooLarge
+    for way in product(*per_role):
+        option = Option(record, way)
+        starts = _together((option,), snapshot)
+        if starts is not None and not verify_starts(snapshot, policy, starts):
+            yield option
+
+
+def _seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
+    """Every place a worker of the role might sit, whatever the rules say."""
+    for host in snapshot.hosts:
+        if not role.request.gpu_milli:
+            yield (host.id, None, None)
+        elif role.request.fractional:
+            for gpu in host.gpus:
+                yield (host.id, CardKind.of(gpu), gpu.index)
+        else:
+            for kind in sorted({CardKind.of(gpu) for gpu in host.gpus}):
+                yield (host.id, kind, None)
+
+
+def _together(combination: tuple[Option, ...], snapshot: Snapshot) -> tuple[Start, ...] | None:
+    """The starts of these options side by side; None where they do not fit together."""
+    books = Books(snapshot)
+    for option in combination:
+        for worker in _fractions(option):
+            if not books.fits(option.record.job, worker):
+                return None
+            books.take(option.record.job, worker)
+    starts = []
+    for option in combination:
+        for worker in _fractions(option):
+            books.give(option.record.job, worker)
+        try:
+            placement = lay_out(option.record, option.counts, books, option.cards)
+        except ValueError:
+            return None
+        starts.append(Start(job=option.record.id, attempt=option.record.attempt + 1, placement=placement))
+    if any(min(book.cpu_milli, book.memory_mib, book.network_mbps) < 0 for book in books.hosts.values()):
+        return None
+    return tuple(starts)
+
+
+def _fractions(option: Option) -> list[WorkerPlacement]:
+    return [
+        WorkerPlacement(role=role, index=index, host=host, gpus=(card,))
+        for role, seats in option.cards.items()
+        for index, (host, card) in enumerate(seats)
+    ]

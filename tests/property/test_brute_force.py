@@ -1,0 +1,133 @@
+"""On thousands of random small fleets the decision equals brute force, goal by goal, and proves every goal."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from brute_force import TooLarge, best_values
+from hypothesis import HealthCheck, given, settings
+from strategies import policies, snapshots
+
+from phalanx.model.decision import GoalStatus
+from phalanx.model.host import Gpu, Host
+from phalanx.model.ids import HostId, JobId, SiteId, TeamId
+from phalanx.model.job import (
+    GpuTypeChoice,
+    Job,
+    Parallelism,
+    Preemptible,
+    Role,
+    Strictness,
+    TopologyConstraint,
+    WorkerRequest,
+)
+from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy, StandardGang
+from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.model.team import Team
+from phalanx.model.topology import Layer, Site, TopologyPath
+from phalanx.solver.solve import solve
+from phalanx.solver.verify import verify
+
+NOW = 1_000_000
+
+
+def crowded(seed: int) -> Snapshot:
+    """A fleet of two or three hosts on which the waiting gangs all could start alone, and hardly ever all together."""
+    rng = random.Random(seed)
+    hosts = tuple(_host(rng, number) for number in range(rng.choice((2, 2, 3))))
+    jobs = tuple(
+        JobRecord(job=_job(rng, number), submitted_s=NOW - rng.choice((0, 50, 90_000, 500_000)))
+        for number in range(rng.choice((2, 3, 3, 4)))
+    )
+    teams = tuple(Team(id=TeamId(name), weight=rng.choice((100, 300))) for name in ("a", "b"))
+    return Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, jobs=jobs, teams=teams)
+
+
+def _host(rng: random.Random, number: int) -> Host:
+    kind = rng.choice(("H100", "H100", "A100"))
+    path = TopologyPath(
+        site=SiteId("s"), rack=rng.choice(("r0", "r1")), nvlink=rng.choice((None, "n0")) if rng.random() < 0.5 else None
+    )
+    return Host(
+        id=HostId(f"h{number}"),
+        path=path,
+        gpus=tuple(Gpu(index=i, gpu_type=kind, memory_mib=80_000) for i in range(rng.choice((2, 3, 4)))),
+        cpu_milli=rng.choice((6_000, 100_000)),
+        memory_mib=100_000,
+    )
+
+
+def _job(rng: random.Random, number: int) -> Job:
+    milli = rng.choice((300, 500, 1_000, 1_000, 2_000, 2_000, 3_000, 0))
+    count = rng.choice((1, 1, 1, 2, 2, 3, 4))
+    if milli in (300, 500):
+        count = min(count, 2)
+    parallelism = None
+    if count in (2, 4) and rng.random() < 0.4:
+        shapes = {2: ((2, 1, 1), (1, 2, 1)), 4: ((2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1))}[count]
+        tensor, pipeline, data = rng.choice(shapes)
+        parallelism = Parallelism(tensor=tensor, pipeline=pipeline, data=data)
+    types = ()
+    if milli and rng.random() < 0.5:
+        types = (GpuTypeChoice(gpu_type="H100"), GpuTypeChoice(gpu_type="A100", throughput_milli=600))
+        types = types[: rng.choice((1, 2))]
+    request = WorkerRequest(gpu_milli=milli, cpu_milli=rng.choice((1_000, 2_000)))
+    topology = ()
+    if rng.random() < 0.4:
+        strictness = rng.choice(tuple(Strictness))
+        topology = (
+            TopologyConstraint(layer=rng.choice((Layer.RACK, Layer.NVLINK, Layer.SITE)), strictness=strictness),
+        )
+    return Job(
+        id=JobId(f"j{number}"),
+        team=TeamId(rng.choice("ab")),
+        roles=(Role(count=count, request=request, gpu_types=types, parallelism=parallelism),),
+        tier=rng.choice((1, 3, 3, 4)),
+        priority=rng.choice((0, 0, 5)),
+        preemptible=rng.choice((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME)),
+        topology=topology,
+    )
+
+
+def policy(seed: int) -> Policy:
+    gangs = (
+        StandardGang(workers=1, gpus=2, layer=Layer.HOST),
+        StandardGang(workers=2, gpus=1 + seed % 2, layer=Layer.RACK),
+    )
+    return Policy(objective=ObjectivePolicy(standard_gangs=gangs), solve=SolvePolicy(budget_ms=60_000))
+
+
+def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
+    """Compares; False where brute force would take too long."""
+    try:
+        best = best_values(snapshot, numbers, limit)
+    except TooLarge:
+        return False
+    decision = solve(snapshot, numbers)
+    assert verify(snapshot, numbers, decision) == ()
+    assert tuple(goal.value for goal in decision.goals) == best
+    assert all(goal.status is GoalStatus.PROVEN and goal.bound == goal.value for goal in decision.goals)
+    return True
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_crowded_fleets_equal_brute_force(block: int) -> None:
+    compared = sum(
+        equals_brute_force(crowded(seed), policy(seed), 3_000) for seed in range(block * 150, block * 150 + 150)
+    )
+    assert compared >= 75, "most instances must be small enough to compare"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(snapshots(max_hosts=3, max_cards=3, max_jobs=3, max_workers=3), policies())
+def test_odd_fleets_equal_brute_force(snapshot: Snapshot, numbers: Policy) -> None:
+    equals_brute_force(snapshot, numbers, 1_000)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(snapshots(max_hosts=8, max_cards=8, max_jobs=8, max_workers=6, max_running=8), policies())
+def test_larger_fleets_never_violate_and_repeat_exactly(snapshot: Snapshot, numbers: Policy) -> None:
+    decision = solve(snapshot, numbers)
+    assert verify(snapshot, numbers, decision) == ()
+    assert solve(snapshot, numbers) == decision
