@@ -55,7 +55,7 @@ class Placer:
             for gpu in host.gpus:
                 if gpu.healthy:
                     self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
-        self._confinement = Confinements(snapshot, policy)
+        self.confinement = Confinements(snapshot, policy)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
 
@@ -66,7 +66,7 @@ class Placer:
         """
         job = record.job
         sites = allowed_sites(job, self._snapshot, self._policy)
-        options = self._options_of(Shape.of(job, within or self._confinement(job), sites), job.team)
+        options = self._options_of(Shape.of(job, within or self.confinement(job), sites), job.team)
         for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure):
             self.tries += 1
             placement = self._try(record, types, node, sites)
@@ -86,15 +86,15 @@ class Placer:
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)
         if options is None:
-            tree = self._tree(shape.sites)
+            tree = self.tree(shape.sites)
             rooms = [
-                {name: self._rooms_of(role, team, name, shape.sites) for name in self._types(role)}
-                for role in shape.roles
+                {name: self.rooms(role, team, name, shape.sites) for name in self.types(role)} for role in shape.roles
             ]
             options = self._options[shape] = Options(shape, tree, self.books, self._fleet, rooms)
         return options
 
-    def _types(self, role: Role) -> list[str | None]:
+    def types(self, role: Role) -> list[str | None]:
+        """The acceptable types of which these hosts have a card with memory enough; [None] for a role without GPUs."""
         if not role.request.gpu_milli:
             return [None]
         return [
@@ -103,17 +103,19 @@ class Placer:
             if role.throughput_milli(name) is not None and card_takes(role.request, memory)
         ]
 
-    def _tree(self, sites: frozenset[SiteId]) -> Tree:
+    def tree(self, sites: frozenset[SiteId]) -> Tree:
+        """The domains of these hosts at those sites."""
         if sites not in self._trees:
             self._trees[sites] = Tree(host for host in self._taking if host.path.site in sites)
         return self._trees[sites]
 
-    def _rooms_of(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId]) -> Rooms:
+    def rooms(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId]) -> Rooms:
+        """The room for workers of the role on cards of that type at those sites, as it is now."""
         request = role.request
         tensor = role.parallelism.tensor if role.parallelism else 1
         key = (request, team if request.fractional else None, gpu_type, tensor, sites)
         if key not in self._rooms:
-            self._rooms[key] = Rooms(self._tree(sites), self.books, request, team, gpu_type, tensor)
+            self._rooms[key] = Rooms(self.tree(sites), self.books, request, team, gpu_type, tensor)
         rooms = self._rooms[key]
         rooms.catch_up()
         return rooms
@@ -126,7 +128,7 @@ class Placer:
         chosen = zip(job.roles, types, strict=True)
         hardest = sorted(chosen, key=lambda pair: (pair[0].request.fractional, -pair[0].request.gpu_milli))
         for role, gpu_type in hardest:
-            rooms = self._rooms_of(role, job.team, gpu_type, sites)
+            rooms = self.rooms(role, job.team, gpu_type, sites)
             if rooms[node] < role.count:
                 break
             for name, number in rooms.fill(node, role.count, _replica(role)).items():

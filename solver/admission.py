@@ -1,0 +1,178 @@
+"""Admission: could this gang ever start here, and if not, which request near it could (RULES 10)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ..model.decision import Reason, ReasonKind, RuleFamily
+from ..model.ids import TeamId
+from ..model.job import Job, Preemptible, Role, WorkerRequest
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .causes import cause
+from .empty_fleet import EmptyFleet
+from .variants import Variant, any_site, fewer_gpus, fewer_workers, on_type, other_types, wider_layers, with_request
+from .wording import amount, sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whether a job may join the queue.
+
+    `reason` says why not; `nearest` is the nearest request that could start ("with 80 GiB of memory per GPU"), empty
+    where none was found; `warnings` are advice and refuse nothing.
+    """
+
+    accepted: bool
+    reason: Reason | None = None
+    nearest: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:
+    """Tries the gang on the emptied fleet: every host ready, whole and empty.
+
+    A gang of several roles that is not placed there is refused only where the numbers prove that it cannot be.
+    """
+    return Admissions(snapshot, policy).admit(job)
+
+
+class Admissions:
+    """`admit` for many jobs of one fleet."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._fleet = EmptyFleet(snapshot, policy)
+        self._causes: dict[tuple[object, ...], Reason | None] = {}
+        self._near: dict[tuple[object, ...], str] = {}
+        self._teams = {team.id: team for team in snapshot.teams}
+
+    def admit(self, job: Job) -> Admission:
+        """As the function of that name."""
+        reason = self.never_fits(job)
+        if reason is not None:
+            nearest = self.nearest(job)
+            helps = (nearest,) if nearest else ()
+            reason = replace(reason, helps=helps)
+            reason = replace(reason, sentence=sentence(reason))
+            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=tuple(warnings(job)))
+        if job.preemptible is Preemptible.NEVER and job.tier > 2 and not self._guaranteed(job.team):
+            reason = Reason(
+                job=job.id,
+                kind=ReasonKind.NEVER_FITS,
+                families=(RuleFamily.PREEMPTION,),
+                subject=f"it is tier {job.tier}, and team {job.team} has no guarantee",
+                helps=("with preemptible: by_higher",),
+            )
+            reason = replace(reason, sentence=sentence(reason))
+            return Admission(accepted=False, reason=reason, nearest=reason.helps[0], warnings=tuple(warnings(job)))
+        return Admission(accepted=True, warnings=tuple(warnings(job)))
+
+    def never_fits(self, job: Job) -> Reason | None:
+        """Why the gang can never start; None where it can, or where that cannot be ruled out."""
+        shape = _shape(job)
+        if shape not in self._causes:
+            self._causes[shape] = None if self._fleet.fits(job) else cause(job, self._fleet)
+        reason = self._causes[shape]
+        return None if reason is None else replace(reason, job=job.id)
+
+    def _guaranteed(self, name: TeamId | None) -> bool:
+        """Whether the team or one above it has a guarantee."""
+        while name is not None and name in self._teams:
+            if any(quota.gpu_milli for quota in self._teams[name].guarantee):
+                return True
+            name = self._teams[name].parent
+        return False
+
+    def nearest(self, job: Job) -> str:
+        """The text of the first variant that fits on the empty fleet, "" where none does."""
+        shape = _shape(job)
+        if shape not in self._near:
+            fitting = (variant.text for variant in self._variants(job) if self._fleet.fits(variant.job))
+            self._near[shape] = next(fitting, "")
+        return self._near[shape]
+
+    def _variants(self, job: Job) -> Iterator[Variant]:
+        types = tuple(sorted({gpu.gpu_type for host in self._fleet.snapshot.hosts for gpu in host.gpus}))
+        for role in job.roles:
+            for choice in role.gpu_types:
+                for name in difflib.get_close_matches(choice.gpu_type, types, n=1, cutoff=0.5):
+                    yield Variant(f"on {name}", on_type(job, name))
+        yield from self._capped(job)
+        yield from self._shrunk(job)
+        yield from wider_layers(job, self._fleet.placer.confinement(job).required)
+        yield from fewer_gpus(job)
+        yield from other_types(job, types)
+        somewhere = any_site(job)
+        if somewhere is not None:
+            yield Variant("at any site, off premises too", somewhere)
+
+    def _capped(self, job: Job) -> Iterator[Variant]:
+        """Each worker's amounts cut to the most that one host or card of the allowed sites has."""
+        hosts = self._fleet.hosts(job)
+        if not hosts:
+            return
+        cards = [
+            gpu.memory_mib
+            for host in hosts
+            for gpu in host.gpus
+            if any(role.request.gpu_milli and role.throughput_milli(gpu.gpu_type) is not None for role in job.roles)
+        ]
+        for field, unit, what, values in (
+            ("gpu_memory_mib", "MiB", "of memory per GPU", cards),
+            ("cpu_milli", "milli-cores", "per worker", [host.cpu_milli for host in hosts]),
+            ("memory_mib", "MiB", "of memory per worker", [host.memory_mib for host in hosts]),
+            ("network_mbps", "Mbit/s", "per worker", [host.network_mbps for host in hosts]),
+        ):
+            for most in sorted(set(values), reverse=True):
+                changed = with_request(job, _cap(field, most))
+                if changed is not None:
+                    yield Variant(f"with {amount(most, unit)} {what}", changed)
+
+    def _shrunk(self, job: Job) -> Iterator[Variant]:
+        """The most workers of one role that fit, found by halving the interval: fewer workers never fit worse."""
+        for role in job.roles:
+            found = most_workers(job, role, self._fleet.fits)
+            if found is not None:
+                yield found
+
+
+def _shape(job: Job) -> tuple[object, ...]:
+    return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2
+
+
+def most_workers(job: Job, role: Role, fits: Callable[[Job], bool]) -> Variant | None:
+    """The variant with most workers of the role, below what it asks, that fits; None where not even one does."""
+    low, high, found = 1, role.count - 1, None
+    while low <= high:
+        middle = (low + high) // 2
+        variant = fewer_workers(job, role, middle)
+        if variant is None or fits(variant.job):
+            found = variant or found
+            low = middle + 1
+        else:
+            high = middle - 1
+    return found
+
+
+def _cap(field: str, most: int) -> Callable[[WorkerRequest], WorkerRequest]:
+    def change(request: WorkerRequest) -> WorkerRequest:
+        asked: int = getattr(request, field)
+        return replace(request, **{field: most}) if asked > most else request
+
+    return change
+
+
+def warnings(job: Job) -> Iterator[str]:
+    """Advice on shapes that run badly or are hard to place."""
+    for role in job.roles:
+        gpus, count = role.request.whole_gpus, role.count
+        if gpus & (gpus - 1):
+            yield f"{role.name}: {gpus} GPUs per worker leave a part of each host that few can use; 4 or 8 pack well"
+        if role.request.gpu_milli and count & (count - 1):
+            yield f"{role.name}: {count} workers; collectives and placement work best with a power of two"
+    if job.walltime_limit_s is None and job.gpu_milli:
+        yield "no walltime limit: the pool's maximum is assumed, so the job cannot fill short gaps"
+    if job.gpu_milli and job.checkpoint is None:
+        yield "no checkpoint policy: all work since the start is lost when the job is stopped"

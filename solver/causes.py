@@ -1,0 +1,173 @@
+"""Why a gang could not start even on an empty fleet, with the numbers that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..model.decision import Reason, ReasonKind, RuleFamily
+from ..model.host import MILLI, Host
+from ..model.job import Job, Role
+from ..model.topology import Layer
+from .demand import card_takes
+from .empty_fleet import EmptyFleet
+from .rooms import ANY_NUMBER
+from .variants import LAYER_NAME
+
+Cause = Callable[[Job, EmptyFleet], Iterator[Reason]]
+
+
+def cause(job: Job, fleet: EmptyFleet) -> Reason | None:
+    """The first demand that the empty fleet cannot meet, or None where no single one can be blamed."""
+    return next((reason for rule in CAUSES for reason in rule(job, fleet)), None)
+
+
+def _sites(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """Pins and premises that leave no host."""
+    if not fleet.hosts(job):
+        known = [site.id for site in fleet.snapshot.sites]
+        pinned = (
+            f"pinned to {', '.join(job.sites)}; the fleet has {', '.join(known)}" if job.sites else "on premises only"
+        )
+        yield _reason(job, RuleFamily.ELIGIBILITY, pinned, 1, 0, "sites")
+
+
+def _types(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """GPU types that no allowed site has."""
+    here = {gpu.gpu_type for host in fleet.hosts(job) for gpu in host.gpus}
+    anywhere = {gpu.gpu_type for host in fleet.snapshot.hosts for gpu in host.gpus}
+    for role in _gpu_roles(job):
+        asked = [choice.gpu_type for choice in role.gpu_types]
+        if not here.intersection(asked or here):
+            named = " or ".join(asked) or "GPU"
+            if anywhere.intersection(asked or anywhere):
+                where = ", ".join(sorted(fleet.sites(job)))
+                yield _reason(job, RuleFamily.ELIGIBILITY, f"{named} only outside {where}", 1, 0, "sites")
+            else:
+                yield _reason(job, RuleFamily.ELIGIBILITY, named, 1, 0, "GPU types")
+
+
+def _card_memory(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """More memory per GPU than any acceptable card has."""
+    for role in _gpu_roles(job):
+        cards = [
+            (gpu.memory_mib, gpu.gpu_type)
+            for host in fleet.hosts(job)
+            for gpu in host.gpus
+            if role.throughput_milli(gpu.gpu_type) is not None
+        ]
+        most, name = max(cards)
+        if role.request.gpu_memory_mib > most:
+            subject = f"of memory per GPU, and the largest acceptable card is an {name}"
+            yield _reason(job, RuleFamily.ELIGIBILITY, subject, role.request.gpu_memory_mib, most, "MiB")
+
+
+def _cards_per_worker(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """More GPUs per worker than any host has of one kind."""
+    for role in _gpu_roles(job):
+        most = max(_cards(role, host) for host in fleet.hosts(job))
+        if role.request.whole_gpus > most:
+            subject = f"of one kind on one host for each {role.name}"
+            yield _reason(job, RuleFamily.CAPACITY, subject, role.request.gpu_milli, most * MILLI, "mGPU")
+
+
+def _host_amounts(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """More CPU, memory or network per worker than any host with its cards has."""
+    for role in job.roles:
+        request = role.request
+        hosts = [host for host in fleet.hosts(job) if _cards(role, host) >= max(1, request.whole_gpus)]
+        if not request.gpu_milli:
+            hosts = fleet.hosts(job)
+        on = " with the GPUs it asks" if request.gpu_milli else ""
+        for what, asked, unit, most in (
+            ("CPU", request.cpu_milli, "milli-cores", max(host.cpu_milli for host in hosts)),
+            ("memory", request.memory_mib, "MiB", max(host.memory_mib for host in hosts)),
+            ("network", request.network_mbps, "Mbit/s", max(host.network_mbps for host in hosts)),
+        ):
+            if asked > most:
+                yield _reason(job, RuleFamily.CAPACITY, f"of {what} on one host{on} per {role.name}", asked, most, unit)
+
+
+def _workers(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """More workers of one role than all allowed sites, or than any one domain that the gang may choose, can hold."""
+    for role in job.roles:
+        everywhere = _room(job, role, fleet, [()])
+        unit = f"workers of role {role.name}" if len(job.roles) > 1 else "workers"
+        if everywhere < role.count:
+            yield _reason(job, RuleFamily.CAPACITY, "in the whole fleet", role.count, everywhere, unit)
+    layer = fleet.placer.confinement(job).required
+    if layer is not None:
+        for role in job.roles:
+            best = _room(job, role, fleet, fleet.domains(job))
+            if best < role.count:
+                unit = f"workers of role {role.name}" if len(job.roles) > 1 else "workers"
+                family = RuleFamily.CAPACITY if layer is Layer.SITE else RuleFamily.TOPOLOGY
+                yield _reason(job, family, f"inside one {LAYER_NAME[layer]}", role.count, best, unit)
+
+
+def _together(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """Roles that fit one by one, and ask together for more than any one domain has."""
+    layer = fleet.placer.confinement(job).required
+    domains = fleet.domains(job)
+    inside = f"for all roles together inside one {LAYER_NAME[layer]}" if layer else "for all roles together"
+    members: dict[tuple[str, ...], list[Host]] = {domain: [] for domain in domains}
+    tree = fleet.placer.tree(fleet.sites(job))
+    for host in fleet.hosts(job):
+        path = tree.path[host.id]
+        members[next(path[:end] for end in range(len(path) + 1) if path[:end] in members)].append(host)
+    counted = [(role.count, role.request) for role in job.roles]
+    for what, unit, asked, most in (
+        ("", "mGPU", job.gpu_milli, max(sum(h.gpu_milli for h in hosts) for hosts in members.values())),
+        (
+            "of CPU ",
+            "milli-cores",
+            sum(count * request.cpu_milli for count, request in counted),
+            max(sum(h.cpu_milli for h in hosts) for hosts in members.values()),
+        ),
+        (
+            "of memory ",
+            "MiB",
+            sum(count * request.memory_mib for count, request in counted),
+            max(sum(h.memory_mib for h in hosts) for hosts in members.values()),
+        ),
+    ):
+        if asked > most:
+            yield _reason(job, RuleFamily.CAPACITY, what + inside, asked, most, unit)
+
+
+CAUSES: tuple[Cause, ...] = (_sites, _types, _card_memory, _cards_per_worker, _host_amounts, _workers, _together)
+
+
+def _gpu_roles(job: Job) -> list[Role]:
+    return [role for role in job.roles if role.request.gpu_milli]
+
+
+def _cards(role: Role, host: Host) -> int:
+    """Cards of the kind of which the host has most, among those that serve the role."""
+    kinds: dict[tuple[str, int], int] = {}
+    for gpu in host.gpus:
+        if role.throughput_milli(gpu.gpu_type) is not None and card_takes(role.request, gpu.memory_mib):
+            kind = (gpu.gpu_type, gpu.memory_mib)
+            kinds[kind] = kinds.get(kind, 0) + 1
+    return max(kinds.values(), default=0)
+
+
+def _room(job: Job, role: Role, fleet: EmptyFleet, domains: list[tuple[str, ...]]) -> int:
+    """The most workers of the role that one of the domains holds, on one GPU type."""
+    sites = fleet.sites(job)
+    most = 0
+    for gpu_type in fleet.placer.types(role):
+        rooms = fleet.placer.rooms(role, job.team, gpu_type, sites)
+        most = max([most, *(rooms[domain] for domain in domains)])
+    return min(most, ANY_NUMBER)
+
+
+def _reason(job: Job, family: RuleFamily, subject: str, asked: int, available: int, unit: str) -> Reason:
+    return Reason(
+        job=job.id,
+        kind=ReasonKind.NEVER_FITS,
+        families=(family,),
+        subject=subject,
+        asked=asked,
+        available=available,
+        unit=unit,
+    )

@@ -1,0 +1,115 @@
+"""Why each job that waits does so, with the rest of the decision fixed; every reason is tried before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from ..model.decision import Reason, ReasonKind, Start
+from ..model.job_state import WAITING, JobState
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .admission import Admissions
+from .lifts import ANYWHERE, BUSY, HOSTS, LIFTS, Lift
+from .shortage import reason_of
+from .tips import tips
+from .wording import sentence
+from .worlds import NOW, Worlds
+
+MOST_WORK = 3_000_000
+"""Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
+
+
+def reasons(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tuple[Reason, ...]:
+    """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
+
+    Equal requests share the work. A reason is `undecided` where the work set aside is used up.
+    """
+    explainer = Explainer(snapshot, policy, starts)
+    started = {start.job for start in starts}
+    return tuple(
+        explainer.reason(record) for record in snapshot.jobs if record.state in WAITING and record.id not in started
+    )
+
+
+class Explainer:
+    """Reasons around one decision. `most_work` bounds the hosts looked at."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], most_work: int = MOST_WORK) -> None:
+        self._snapshot, self._starts, self._most_work = snapshot, starts, most_work
+        self._worlds = Worlds(snapshot, policy, starts)
+        self._admissions = Admissions(snapshot, policy)
+        self._states = {record.id: record.state for record in snapshot.jobs}
+        self._known: dict[tuple[object, ...], Reason] = {}
+
+    def reason(self, record: JobRecord) -> Reason:
+        """The main reason why that job waits."""
+        reason = self._standing(record)
+        if reason is None:
+            job = record.job
+            shape = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team)
+            if shape not in self._known:
+                self._known[shape] = self._shortage(record)
+            reason = replace(self._known[shape], job=record.id)
+        return replace(reason, sentence=sentence(reason))
+
+    def _standing(self, record: JobRecord) -> Reason | None:
+        """Reasons that lie in the job, not in what is free."""
+        never = self._admissions.never_fits(record.job)
+        if never is not None:
+            nearest = self._admissions.nearest(record.job)
+            return replace(never, helps=(nearest,) if nearest else ())
+        if record.state is JobState.HELD:
+            return Reason(job=record.id, kind=ReasonKind.HELD)
+        if record.state is JobState.BLOCKED:
+            open_jobs = [name for name in record.job.after if self._states.get(name) is not JobState.SUCCEEDED]
+            return Reason(
+                job=record.id,
+                kind=ReasonKind.BLOCKED,
+                subject=", ".join(open_jobs),
+                asked=len(open_jobs),
+                unit="jobs",
+            )
+        wait_s = record.not_before_s - self._snapshot.now_s
+        if wait_s > 0:
+            return Reason(job=record.id, kind=ReasonKind.BACK_OFF, asked=wait_s, unit="s")
+        return None
+
+    def _shortage(self, record: JobRecord) -> Reason:
+        """The smallest set of lifts that lets the gang start, with amounts and tips."""
+        if self._worlds.spent > self._most_work:
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
+        if self._starts_with(record, ()):
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
+        for lifts in self._sets():
+            if self._worlds.spent > self._most_work:
+                return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
+            if self._starts_with(record, lifts):
+                reason = reason_of(record, lifts, self._worlds, self._starts)
+                return replace(reason, helps=tips(record, self._worlds, self._types()))
+        return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_UNKNOWN)
+
+    def _sets(self) -> list[tuple[Lift, ...]]:
+        singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
+        pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
+        return [*singles, *pairs, (BUSY,), (HOSTS, BUSY)]
+
+    def _starts_with(self, record: JobRecord, lifts: tuple[Lift, ...]) -> bool:
+        job, world, anywhere = record.job, NOW, False
+        for lift in lifts:
+            if lift.change is not None:
+                changed = lift.change(job)
+                if changed is None:
+                    return False
+                job = changed
+            world = world | lift.world
+            anywhere = anywhere or lift.anywhere
+        return self._worlds.fits(record, job, world, ANYWHERE if anywhere else None)
+
+    def _types(self) -> tuple[str, ...]:
+        return tuple(sorted({gpu.gpu_type for host in self._snapshot.hosts for gpu in host.gpus if gpu.healthy}))
+
+
+_FITS = "it fits, and the round ended before its turn"
+_UNKNOWN = "no change of one or two demands was found that would let it start"

@@ -1,0 +1,141 @@
+"""Reasons as sentences that a researcher understands."""
+
+from __future__ import annotations
+
+from ..model.decision import Reason, ReasonKind, RuleFamily
+from ..model.host import MILLI
+
+
+def sentence(reason: Reason) -> str:
+    """One sentence on why the job waits, then what would help, if anything is known to."""
+    text = _TEXT[reason.kind](reason)
+    if reason.helps:
+        first, *rest = (tip.removeprefix("starts at once ") for tip in reason.helps)
+        verb = "It could run" if reason.kind is ReasonKind.NEVER_FITS else "It would start at once"
+        text += f" {verb} {', or '.join([first, *rest])}."
+    return text
+
+
+def amount(value: int, unit: str) -> str:
+    """A book-keeping amount as people write it: GPUs, cores, GiB; other units as they are."""
+    if unit == "mGPU":
+        whole = f"{value / MILLI:g}"
+        return f"{whole} GPU" if whole == "1" else f"{whole} GPUs"
+    if unit == "milli-cores":
+        return f"{value / MILLI:g} CPU cores" if value != MILLI else "1 CPU core"
+    if unit == "MiB":
+        return (
+            f"{value // 1024} GiB"
+            if value % 1024 == 0
+            else f"{value / 1024:.1f} GiB"
+            if value > 1024
+            else f"{value} MiB"
+        )
+    if unit == "s":
+        return duration(value)
+    return f"{value} {unit}".strip()
+
+
+def duration(seconds: int) -> str:
+    """Seconds as the largest two units."""
+    parts = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    shown = []
+    for size, name in parts:
+        if seconds >= size:
+            shown.append(f"{seconds // size} {name}")
+            seconds %= size
+    return " ".join(shown[:2]) or "0 s"
+
+
+def _asked(reason: Reason) -> str:
+    return amount(reason.asked, reason.unit)
+
+
+def _available(reason: Reason) -> str:
+    return amount(reason.available, reason.unit)
+
+
+def _never(reason: Reason) -> str:
+    if reason.unit == "GPU types":
+        return f"It can never start on this fleet, which has no {reason.subject}."
+    if reason.unit == "sites":
+        return f"It can never start on this fleet: no site that it may run on has what it needs ({reason.subject})."
+    if RuleFamily.PREEMPTION in reason.families:
+        return f"Only tiers 1 and 2, and teams with a guarantee, may ask never to be preempted: {reason.subject}."
+    asked, most = _asked(reason), _available(reason)
+    return f"It can never start on this fleet: it asks {asked} {reason.subject}; the most is {most}."
+
+
+def _held(reason: Reason) -> str:
+    return "It is held: release it to put it back in the queue."
+
+
+def _blocked(reason: Reason) -> str:
+    if reason.asked > 1:
+        return f"It waits for {reason.asked} jobs to succeed first: {reason.subject}."
+    return f"It waits for job {reason.subject} to succeed first." if reason.subject else "It waits for another job."
+
+
+def _back_off(reason: Reason) -> str:
+    return f"Its last start failed; it is tried again in {_asked(reason)}."
+
+
+def _busy(reason: Reason) -> str:
+    if reason.unit == "mGPU" or not reason.unit:
+        where = f" of {reason.subject}" if reason.subject else ""
+        if RuleFamily.ELIGIBILITY in reason.families and len(reason.families) == 1:
+            return f"It asks {_asked(reason)}{where}, of which {_available(reason)} can be had now; others are free."
+        return f"It asks {_asked(reason)}{where}; {_available(reason)} are free now, and the rest is in use."
+    what = "" if reason.subject == "CPU" else f" of {reason.subject}"
+    return (
+        f"Its workers ask {_asked(reason)}{what} in all; where the rest of what they need is free, there is room for "
+        f"{_available(reason)}."
+    )
+
+
+def _fragmented(reason: Reason) -> str:
+    return (
+        f"It asks {_asked(reason)} of {reason.subject}; {_available(reason)} are free in all, but too scattered over "
+        "hosts for its workers."
+    )
+
+
+def _topology(reason: Reason) -> str:
+    return (
+        f"It must run inside one {reason.subject} and needs room for {_asked(reason)} there; no {reason.subject} has "
+        f"room for more than {_available(reason)} now."
+    )
+
+
+def _hosts(reason: Reason) -> str:
+    lack = " and needs room that is in use" if RuleFamily.CAPACITY in reason.families else ""
+    return f"It would need hosts that take no work now ({reason.subject}){lack}."
+
+
+def _outranked(reason: Reason) -> str:
+    return f"The room that it needs went to jobs ahead of it in this round: {reason.subject}."
+
+
+def _quota(reason: Reason) -> str:
+    return f"Its team is at its limit of {_available(reason)} of {reason.subject}; it asks {_asked(reason)}."
+
+
+def _undecided(reason: Reason) -> str:
+    if reason.subject:
+        return f"It was not started in this round: {reason.subject}."
+    return "It was not started in this round, and the work set aside for finding reasons was used up."
+
+
+_TEXT = {
+    ReasonKind.NEVER_FITS: _never,
+    ReasonKind.HELD: _held,
+    ReasonKind.BLOCKED: _blocked,
+    ReasonKind.BACK_OFF: _back_off,
+    ReasonKind.BUSY: _busy,
+    ReasonKind.FRAGMENTED: _fragmented,
+    ReasonKind.TOPOLOGY: _topology,
+    ReasonKind.HOSTS_UNAVAILABLE: _hosts,
+    ReasonKind.OUTRANKED: _outranked,
+    ReasonKind.QUOTA: _quota,
+    ReasonKind.UNDECIDED: _undecided,
+}
