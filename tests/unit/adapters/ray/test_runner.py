@@ -101,6 +101,7 @@ def test_a_stopped_runner_starts_nothing(runner: Runner, spec) -> None:
 
 def test_no_grace_kills_at_once(runner: Runner, spec) -> None:
     runner.launch(1, spec(DEAF, DEAF))
+    until(lambda: all(runner.read_log(rank, 0, 10) for rank in (0, 1)))
     runner.stop(1, 0)
     assert ended(runner).exits == ((0, -9), (1, -9))
 
@@ -119,7 +120,7 @@ def test_what_a_rank_leaves_behind_is_ended(runner: Runner, spec, namespace: str
     )
     runner.launch(1, spec(leave))
     assert ended(runner).exits == ((0, 0),)
-    assert processes.find(namespace) == []
+    until(lambda: processes.find(namespace) == [])
 
 
 def test_a_lost_runner_counts_as_a_stop_with_the_grace_of_the_job(
