@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from ..adapters.clock import SystemClock
 from ..model.errors import InvalidInput, PhalanxError
 from ..model.ids import SiteId
 from . import wiring
+from .holder import holder_name, reclaim
 from .settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -74,15 +74,16 @@ def api(settings: Settings, stop: Callable[[], bool]) -> None:
 
 def loop(settings: Settings, stop: Callable[[], bool]) -> None:
     """The scheduler."""
-    from .loop import run_loop
+    from .loop import LEASE, run_loop
 
     store = wiring.open_the_store(settings)
+    reclaim(store, LEASE)
     try:
         run_loop(
             store,
             settings.policy,
             SystemClock(),
-            holder=holder(),
+            holder=holder_name(),
             interval_s=settings.round_interval_s,
             replay_dir=settings.data_dir / "replay",
             stop=stop,
@@ -115,6 +116,7 @@ def adapter(settings: Settings, stop: Callable[[], bool], site: str) -> None:
 
     clock = SystemClock()
     store = wiring.open_the_store(settings)
+    reclaim(store, f"adapter:{site}")
     executor = wiring.executor_for(settings, SiteId(site), store, clock)
     try:
         run_adapter(
@@ -122,7 +124,7 @@ def adapter(settings: Settings, stop: Callable[[], bool], site: str) -> None:
             store=store,
             executor=executor,
             clock=clock,
-            holder=holder(),
+            holder=holder_name(),
             log_dir=settings.log_dir,
             stop=stop,
         )
@@ -168,11 +170,6 @@ PROCESSES: dict[str, Callable[..., None]] = {
     "adapter": adapter,
     "agents": agents,
 }
-
-
-def holder() -> str:
-    """A name for this process's leases that no other process has."""
-    return f"{socket.gethostname()}/{os.getpid()}/{time.time_ns():x}"
 
 
 def _ask_to_exit(server: object, stop: Callable[[], bool]) -> None:
