@@ -217,4 +217,4 @@ def _portfolio(parameters: Any) -> None:
 
 def _rounded(bound: float) -> int:
     """The largest integer objective that a floating-point bound allows, with room for its rounding errors."""
-    return int(floor(bound + 1e-6 + 1e-9 * abs(bound)))
+    return floor(bound + 1e-6 + 1e-9 * abs(bound))
