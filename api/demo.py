@@ -63,12 +63,14 @@ class _Demo:
         self._serving = serving
         self._ends_at = time.monotonic() + limit_s
         self._told: dict[str, str] = {}
+        self._warned: dict[str, list[str]] = {}
         self._screen: Live | None = None
 
     def run(self, jobs: list[dict[str, Any]]) -> int:
         """The whole mix, to the last job's end."""
         for job in jobs:
             self._submit(job)
+        self._warn()
         self._refused(demo_jobs.impossible_job())
         with self._live():
             self._follow_until(lambda now: _state(now, demo_jobs.TRAINING) not in ("queued", "planned"))
@@ -79,7 +81,11 @@ class _Demo:
     def _submit(self, job: dict[str, Any]) -> None:
         answer = self._service.submit(job, f"demo-{job['id']}")
         for warning in answer["warnings"]:
-            self._print(f"  warning for {answer['job']}: {warning}")
+            self._warned.setdefault(warning, []).append(answer["job"])
+
+    def _warn(self) -> None:
+        for warning, jobs in self._warned.items():
+            self._print(f"Warning for {', '.join(jobs)}: {warning}.\n")
 
     def _refused(self, job: dict[str, Any]) -> None:
         try:

@@ -80,9 +80,14 @@ def root() -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; every fault is one paragraph on stderr, never a trace."""
+    """Runs one command line of `phalanx` and returns its exit code."""
+    return guarded(root, argv, "phalanx")
+
+
+def guarded(command: click.Command, argv: Sequence[str], program: str) -> int:
+    """Runs a command and returns its exit code; every fault is one paragraph on stderr, never a trace."""
     try:
-        outcome: Any = root.main(list(argv), prog_name="phalanx", standalone_mode=False)
+        outcome: Any = command.main(list(argv), prog_name=program, standalone_mode=False)
         sys.stdout.flush()
     except Stop as stop:
         if stop.message:

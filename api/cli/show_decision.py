@@ -14,6 +14,8 @@ from .tables import amount, console, gpus, seconds, table
 
 MOST_ROWS = 40
 """Rows of one table; the rest is counted, and complete with --json."""
+MOST_HOSTS = 8
+"""Hosts of one placement that are named."""
 
 
 def show_decision(snapshot: Snapshot, decision: Decision, *, solve_s: float, verify_s: float) -> None:
@@ -57,11 +59,14 @@ def show_violations(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def where(placement: Placement) -> str:
-    """Hosts with GPU indices: "n01[0-7] n02[0-3,5]"."""
+    """Hosts with GPU indices: "n01[0-7] n02[0-3,5]"; of a long list only the first ones."""
     cards: dict[HostId, list[int]] = {}
     for worker in placement.workers:
         cards.setdefault(worker.host, []).extend(worker.gpus)
-    return " ".join(f"{host}[{_ranges(sorted(set(used)))}]" if used else str(host) for host, used in cards.items())
+    named = [f"{host}[{_ranges(sorted(set(used)))}]" if used else str(host) for host, used in cards.items()]
+    if len(named) <= MOST_HOSTS:
+        return " ".join(named)
+    return f"{' '.join(named[: MOST_HOSTS - 1])} ... {len(named)} hosts"
 
 
 def _start(start: Start, jobs: Mapping[JobId, Any]) -> tuple[str, ...]:
