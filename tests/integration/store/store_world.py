@@ -173,12 +173,16 @@ def unversioned(record: JobRecord) -> JobRecord:
 
 
 def cards_held(store) -> dict[tuple[str, int], list[str]]:
-    """Who holds each card, beneficiaries that wait for a victim apart."""
-    snapshot = store.snapshot(10**6)
-    shown = {i.job.id for site in snapshot.sites for i in store.intents(site.id)}
+    """Who holds each card, beneficiaries apart that wait for a victim: nothing of them is there yet."""
+    with store._library.read() as books:
+        rows = books.intents()
+    live = {(row.intent.job.id, row.intent.attempt) for row in rows}
+    waiting = {row.intent.job.id for row in rows if live & {(ref.job, ref.attempt) for ref in row.after}}
     held: dict[tuple[str, int], list[str]] = {}
-    for record in snapshot.jobs:
-        for worker in record.placement.workers if record.placement and record.id in shown else ():
+    for record in store.snapshot(10**6).jobs:
+        if record.placement is None or record.id in waiting:
+            continue
+        for worker in record.placement.workers:
             for card in worker.gpus:
                 held.setdefault((worker.host, card), []).append(record.id)
     return held
