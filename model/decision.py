@@ -119,7 +119,8 @@ class Reason:
     """Why one job waits, as data; `phalanx.solver.wording` renders it as a sentence.
 
     `families`: lifting these (at most two) would let it start. `asked` and `available` are amounts in `unit`;
-    `subject` names what is short (a GPU type, a host, a job); `helps` says what would let it start.
+    `subject` names what is short (a GPU type, a host, a job); `besides` what is short as well, where lifting one thing
+    would not do; `helps` says what would let it start.
     """
 
     job: JobId
@@ -129,6 +130,7 @@ class Reason:
     asked: int = 0
     available: int = 0
     unit: str = ""
+    besides: str = ""
     helps: tuple[str, ...] = ()
     sentence: str = ""
 
