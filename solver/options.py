@@ -56,7 +56,7 @@ class Fleet:
         slow = (
             role.request.gpu_milli * self.objective.horizon_s * (best - (role.throughput_milli(gpu_type) or 0)) // best
         )
-        rare = role.request.gpu_milli * self.objective.scarce_s * (most - self.count[gpu_type]) // most
+        rare = role.request.gpu_milli * self.objective.scarce_s * (most - self.count.get(gpu_type, 0)) // most
         return role.count * (slow + rare)
 
     def room_lost(self, free: int, taken: int) -> int:

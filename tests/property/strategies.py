@@ -54,7 +54,7 @@ def hosts(draw: st.DrawFn, number: int, max_cards: int = 4) -> Host:
     first = draw(st.sampled_from(TYPES))
     mixed = draw(st.integers(0, 5)) == 0
     gpus = []
-    for index in range(draw(st.integers(0, max_cards))):
+    for index in range(draw(st.sampled_from((max_cards, max_cards, max_cards // 2, 1, 0)))):
         gpu_type = draw(st.sampled_from(TYPES)) if mixed else first
         memory = draw(st.sampled_from(MEMORY_MIB[gpu_type])) if mixed else MEMORY_MIB[gpu_type][-1]
         healthy = draw(st.integers(0, 9)) > 0
@@ -84,7 +84,7 @@ def requests(draw: st.DrawFn, max_cards: int = 4) -> WorkerRequest:
         milli = draw(st.sampled_from((100, 300, 500, 700)))
         card = draw(st.sampled_from((0, 0, 20_480, 61_440)))
         return WorkerRequest(gpu_milli=milli, gpu_memory_mib=card, cpu_milli=cpu, memory_mib=memory)
-    milli = 1_000 * draw(st.sampled_from((1, 1, 2, max_cards)))
+    milli = 1_000 * draw(st.sampled_from((1, 1, 1, 2, max_cards)))
     card = draw(st.sampled_from((0, 0, 61_440)))
     network = draw(st.sampled_from((0, 0, 0, 5_000)))
     return WorkerRequest(gpu_milli=milli, gpu_memory_mib=card, cpu_milli=cpu, memory_mib=memory, network_mbps=network)
@@ -94,7 +94,7 @@ def requests(draw: st.DrawFn, max_cards: int = 4) -> WorkerRequest:
 def roles(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) -> Role:
     """A role of up to `max_workers` workers; some with tensor and pipeline groups, some with unequal GPU types."""
     request = draw(requests(max_cards))
-    count = draw(st.integers(1, max_workers))
+    count = draw(st.sampled_from((1, 1, *range(1, max_workers + 1))))
     parallelism = None
     if draw(st.integers(0, 3)) == 0:
         shapes = [
@@ -133,7 +133,7 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
         topology=constraints,
         cross_site=draw(st.booleans()),
         off_premises=draw(st.sampled_from((None, None, True, False))),
-        sites=draw(st.sampled_from(((), (), (), (SiteId("north"),), (SiteId("cloud"),)))),
+        sites=draw(st.sampled_from(((), (), (), (), (), (), (SiteId("north"),), (SiteId("cloud"),)))),
     )
 
 
