@@ -8,10 +8,11 @@ from itertools import combinations
 
 from ..model.decision import Reason, ReasonKind, Start
 from ..model.job_state import WAITING, JobState
+from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
-from .lifts import ANYWHERE, BUSY, HOSTS, LIFTS, Lift
+from .lifts import ANYWHERE, BUSY, LIFTS, Lift
 from .shortage import reason_of
 from .tips import tips
 from .wording import sentence
@@ -41,6 +42,7 @@ class Explainer:
         self._worlds = Worlds(snapshot, policy, starts)
         self._admissions = Admissions(snapshot, policy)
         self._states = {record.id: record.state for record in snapshot.jobs}
+        self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))
         self._known: dict[tuple[object, ...], Reason] = {}
 
     def reason(self, record: JobRecord) -> Reason:
@@ -80,35 +82,34 @@ class Explainer:
         """The smallest set of lifts that lets the gang start, with amounts and tips."""
         if self._worlds.spent > self._most_work:
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
-        if self._starts_with(record, ()):
+        if self.lifted(record, ()) is not None:
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
-        for lifts in self._sets():
+        for lifts in _sets():
             if self._worlds.spent > self._most_work:
                 return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
-            if self._starts_with(record, lifts):
-                reason = reason_of(record, lifts, self._worlds, self._starts)
-                return replace(reason, helps=tips(record, self._worlds, self._types()))
+            lifted = self.lifted(record, lifts)
+            if lifted is not None:
+                reason = reason_of(record, lifts, lifted, self._worlds, self._starts)
+                return replace(reason, helps=tips(record, self._worlds, self._types))
         return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_UNKNOWN)
 
-    def _sets(self) -> list[tuple[Lift, ...]]:
-        singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
-        pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
-        return [*singles, *pairs, (BUSY,), (HOSTS, BUSY)]
-
-    def _starts_with(self, record: JobRecord, lifts: tuple[Lift, ...]) -> bool:
+    def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
+        """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
-            if lift.change is not None:
-                changed = lift.change(job)
-                if changed is None:
-                    return False
-                job = changed
-            world = world | lift.world
+            changed = lift.change(job) if lift.change is not None else job
+            if changed is None:
+                return None
+            job, world = changed, world | lift.world
             anywhere = anywhere or lift.anywhere
-        return self._worlds.fits(record, job, world, ANYWHERE if anywhere else None)
+        return self._worlds.placement(replace(record, job=job), world, ANYWHERE if anywhere else None)
 
-    def _types(self) -> tuple[str, ...]:
-        return tuple(sorted({gpu.gpu_type for host in self._snapshot.hosts for gpu in host.gpus if gpu.healthy}))
+
+def _sets() -> list[tuple[Lift, ...]]:
+    """The sets of lifts in the order in which they are tried: the smallest first, "all is in use" last of its size."""
+    singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
+    pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
+    return [*singles, *pairs, (BUSY,), *((lift, BUSY) for lift in LIFTS)]
 
 
 _FITS = "it fits, and the round ended before its turn"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..model.decision import RuleFamily
 from ..model.job import Job, WorkerRequest
@@ -18,11 +19,12 @@ ANYWHERE = Confinement(None, ())
 class Lift:
     """One thing less to meet: a change of the gang, of the world around it, or of where it must stay together.
 
-    `change` gives None where the gang does not make this demand.
+    `change` gives None where the gang does not make this demand. `besides` says it as a second thing that is short.
     """
 
     name: str
     family: RuleFamily
+    besides: str
     change: Callable[[Job], Job | None] | None = None
     world: World = NOW
     anywhere: bool = False
@@ -36,23 +38,33 @@ def _without_memory(request: WorkerRequest) -> WorkerRequest:
     return replace(request, memory_mib=0 if request.gpu_milli or request.cpu_milli else 1)
 
 
+def _without_network(request: WorkerRequest) -> WorkerRequest:
+    return replace(request, network_mbps=0)
+
+
 def _apart(job: Job) -> Job:
     """Groups may be split."""
     return replace(job, roles=tuple(replace(role, parallelism=None) for role in job.roles))
 
 
-OUTRANKED = Lift("outranked", RuleFamily.CAPACITY, world=World(no_starts=True))
-CPU = Lift("CPU", RuleFamily.CAPACITY, lambda job: with_request(job, _without_cpu))
-MEMORY = Lift("memory", RuleFamily.CAPACITY, lambda job: with_request(job, _without_memory))
-NETWORK = Lift("network", RuleFamily.CAPACITY, lambda job: with_request(job, lambda r: replace(r, network_mbps=0)))
-TOPOLOGY = Lift("topology", RuleFamily.TOPOLOGY, _apart, anywhere=True)
-CARD_MEMORY = Lift(
-    "GPU memory", RuleFamily.ELIGIBILITY, lambda job: with_request(job, lambda r: replace(r, gpu_memory_mib=0))
+def _any_card(request: WorkerRequest) -> WorkerRequest:
+    return request if request.fractional else replace(request, gpu_memory_mib=0)
+
+
+OUTRANKED = Lift(
+    "outranked", RuleFamily.CAPACITY, "room that went to jobs ahead of it in this round", world=World(no_starts=True)
 )
-TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, any_type)
-SITE = Lift("site", RuleFamily.ELIGIBILITY, any_site)
-HOSTS = Lift("hosts", RuleFamily.ELIGIBILITY, world=World(all_hosts=True))
-BUSY = Lift("busy", RuleFamily.CAPACITY, world=World(no_starts=True, no_running=True))
+CPU = Lift("CPU", RuleFamily.CAPACITY, "more CPU", partial(with_request, change=_without_cpu))
+MEMORY = Lift("memory", RuleFamily.CAPACITY, "more memory", partial(with_request, change=_without_memory))
+NETWORK = Lift("network", RuleFamily.CAPACITY, "more network", partial(with_request, change=_without_network))
+TOPOLOGY = Lift("topology", RuleFamily.TOPOLOGY, "workers further apart", _apart, anywhere=True)
+CARD_MEMORY = Lift(
+    "GPU memory", RuleFamily.ELIGIBILITY, "GPUs with less memory", partial(with_request, change=_any_card)
+)
+TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, "GPUs of other types", any_type)
+SITE = Lift("site", RuleFamily.ELIGIBILITY, "other sites", any_site)
+HOSTS = Lift("hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", world=World(all_hosts=True))
+BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
 LIFTS = (OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
 """In the order in which they are preferred as an explanation. BUSY, which says least, comes after pairs of these."""

@@ -8,49 +8,56 @@ from dataclasses import replace
 from ..model.decision import Reason, ReasonKind, Start
 from ..model.host import HostState
 from ..model.job import Job, Role
+from ..model.placement import Placement
 from ..model.snapshot import JobRecord
 from ..model.topology import Layer
 from .lifts import BUSY, CARD_MEMORY, CPU, HOSTS, MEMORY, NETWORK, OUTRANKED, SITE, TOPOLOGY, Lift
 from .rooms import depth
 from .variants import LAYER_NAME
-from .worlds import World, Worlds
+from .worlds import Worlds
 
 
-def reason_of(record: JobRecord, lifts: tuple[Lift, ...], worlds: Worlds, starts: Sequence[Start]) -> Reason:
-    """The reason that these lifts stand for; of two, the first gives the amounts."""
+def reason_of(
+    record: JobRecord, lifts: tuple[Lift, ...], lifted: Placement, worlds: Worlds, starts: Sequence[Start]
+) -> Reason:
+    """The reason that these lifts stand for; of two, the first gives the amounts.
+
+    `lifted` is where the gang would be placed with them.
+    """
     families = tuple(dict.fromkeys(lift.family for lift in lifts))
-    return replace(_main(record, lifts[0], worlds, starts), families=families)
+    reason = _main(record, lifts[0], lifted, worlds, starts)
+    return replace(reason, families=families, besides=", ".join(lift.besides for lift in lifts[1:]))
 
 
-def _main(record: JobRecord, lift: Lift, worlds: Worlds, starts: Sequence[Start]) -> Reason:
+def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, starts: Sequence[Start]) -> Reason:
     job = record.job
     asked, free = job.gpu_milli, worlds.free(job)
     base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
     if lift is OUTRANKED:
-        subject = _ahead(record, worlds, starts)
-        return replace(base, kind=ReasonKind.OUTRANKED, subject=subject)
+        ahead = [start.job for start in starts if not set(lifted.hosts).isdisjoint(start.placement.hosts)]
+        return replace(base, kind=ReasonKind.OUTRANKED, subject=_some(ahead))
     if lift in (CPU, MEMORY, NETWORK):
         return _host_amount(base, job, lift, worlds)
     if lift is TOPOLOGY:
         return _topology(base, job, worlds)
     if lift is HOSTS:
-        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(job, worlds))
+        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(lifted, worlds))
     if lift is SITE:
         sites = ", ".join(sorted(worlds.sites(job)))
-        return replace(base, subject=f"{_types(job)} at {sites}")
+        return replace(base, subject=f"{types_of(job)} at {sites}")
     if lift is CARD_MEMORY:
         memory = max(role.request.gpu_memory_mib for role in job.roles)
-        return replace(base, subject=f"{_types(job)} with {memory // 1024} GiB")
+        return replace(base, subject=f"{types_of(job)} with {memory // 1024} GiB each")
     if lift is BUSY and free >= asked > 0:
-        return replace(base, kind=ReasonKind.FRAGMENTED, subject=_types(job), available=free)
-    return replace(base, subject=_types(job))
+        return replace(base, kind=ReasonKind.FRAGMENTED, subject=types_of(job), available=free)
+    if not asked:
+        return _busy_hosts(base, job, worlds)
+    return replace(base, subject=types_of(job))
 
 
-def _ahead(record: JobRecord, worlds: Worlds, starts: Sequence[Start]) -> str:
-    """The jobs of this round on the hosts where the gang would be without them, at most three by name."""
-    placement = worlds.placement(record, World(no_starts=True))
-    hosts = set(placement.hosts) if placement is not None else set()
-    return _some([start.job for start in starts if hosts.intersection(start.placement.hosts)])
+def _busy_hosts(base: Reason, job: Job, worlds: Worlds) -> Reason:
+    """A gang without GPUs: the workers that would have room now, each role counted alone."""
+    return replace(base, subject="hosts", asked=job.workers, available=_best(job, job.roles, worlds), unit="workers")
 
 
 def _host_amount(base: Reason, job: Job, lift: Lift, worlds: Worlds) -> Reason:
@@ -97,26 +104,21 @@ def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
     return best
 
 
-def _unavailable(job: Job, worlds: Worlds) -> str:
-    """Hosts of acceptable types at allowed sites that take no work, with why, at most three."""
-    sites = worlds.sites(job)
-    named = []
-    for host in worlds.unavailable():
-        serves = not job.gpu_milli or any(
-            role.request.gpu_milli and role.throughput_milli(gpu.gpu_type) is not None
-            for role in job.roles
-            for gpu in host.gpus
-        )
-        if host.path.site in sites and serves:
-            state = "spare" if host.state is HostState.READY else host.state.value
-            named.append(f"{host.id} is {state}")
-    return _some(named) or "broken GPUs"
+def _unavailable(lifted: Placement, worlds: Worlds) -> str:
+    """The hosts of that placement which take no work now, and why, at most three."""
+    used = set(lifted.hosts)
+    named = [
+        f"{host.id} is {'a spare' if host.state is HostState.READY else host.state.value}"
+        for host in worlds.unavailable()
+        if host.id in used
+    ]
+    return _some(named) or f"broken GPUs of {_some(lifted.hosts)}"
 
 
-def _types(job: Job) -> str:
-    """The acceptable types, "" for any."""
+def types_of(job: Job) -> str:
+    """The acceptable GPU types in words."""
     names = dict.fromkeys(choice.gpu_type for role in job.roles for choice in role.gpu_types)
-    return " or ".join(names)
+    return " or ".join(names) or "any type"
 
 
 def _some(names: Sequence[str]) -> str:

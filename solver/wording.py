@@ -9,6 +9,8 @@ from ..model.host import MILLI
 def sentence(reason: Reason) -> str:
     """One sentence on why the job waits, then what would help, if anything is known to."""
     text = _TEXT[reason.kind](reason)
+    if reason.besides:
+        text += f" It would need {reason.besides} besides."
     if reason.helps:
         first, *rest = (tip.removeprefix("starts at once ") for tip in reason.helps)
         verb = "It could run" if reason.kind is ReasonKind.NEVER_FITS else "It would start at once"
@@ -33,7 +35,7 @@ def amount(value: int, unit: str) -> str:
         )
     if unit == "s":
         return duration(value)
-    return f"{value} {unit}".strip()
+    return f"1 {unit[:-1]}" if value == 1 and unit.endswith("s") else f"{value} {unit}".strip()
 
 
 def duration(seconds: int) -> str:
@@ -81,16 +83,26 @@ def _back_off(reason: Reason) -> str:
 
 
 def _busy(reason: Reason) -> str:
-    if reason.unit == "mGPU" or not reason.unit:
-        where = f" of {reason.subject}" if reason.subject else ""
-        if RuleFamily.ELIGIBILITY in reason.families and len(reason.families) == 1:
-            return f"It asks {_asked(reason)}{where}, of which {_available(reason)} can be had now; others are free."
-        return f"It asks {_asked(reason)}{where}; {_available(reason)} are free now, and the rest is in use."
+    if reason.unit == "mGPU":
+        free = _free(reason)
+        if RuleFamily.ELIGIBILITY in reason.families:
+            return f"It asks {_asked(reason)} of {reason.subject}, {free}; there are others that would do."
+        return f"It asks {_asked(reason)} of {reason.subject}, {free}; the rest is in use."
+    if reason.unit == "workers":
+        return f"It needs room for {_asked(reason)}; there is room for {reason.available} now, and the rest is in use."
     what = "" if reason.subject == "CPU" else f" of {reason.subject}"
     return (
         f"Its workers ask {_asked(reason)}{what} in all; where the rest of what they need is free, there is room for "
         f"{_available(reason)}."
     )
+
+
+def _free(reason: Reason) -> str:
+    if reason.available >= reason.asked:
+        return "which are free but not where it can use them"
+    if not reason.available:
+        return "none of which are free now"
+    return f"of which {_available(reason)} {'is' if reason.available == MILLI else 'are'} free now"
 
 
 def _fragmented(reason: Reason) -> str:
@@ -108,8 +120,7 @@ def _topology(reason: Reason) -> str:
 
 
 def _hosts(reason: Reason) -> str:
-    lack = " and needs room that is in use" if RuleFamily.CAPACITY in reason.families else ""
-    return f"It would need hosts that take no work now ({reason.subject}){lack}."
+    return f"It would need hosts that take no work now: {reason.subject}."
 
 
 def _outranked(reason: Reason) -> str:
