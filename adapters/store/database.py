@@ -66,7 +66,9 @@ def _guarded(engine: Engine) -> Iterator[None]:
 def unavailable(url: URL, error: Exception) -> StoreUnavailable:
     """The fault in a sentence, with the address but not its password."""
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return StoreUnavailable(f"the database {url.render_as_string()} cannot be used: {cause[0] if cause else type(error).__name__}")
+    return StoreUnavailable(
+        f"the database {url.render_as_string()} cannot be used: {cause[0] if cause else type(error).__name__}"
+    )
 
 
 def _open_sqlite(url: URL) -> Engine:
