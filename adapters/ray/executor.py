@@ -54,7 +54,8 @@ class RayExecutor:
         here = frozenset({compat.node_address(), "127.0.0.1"}) if local is None else local
         self._names, self._folders, self._clock, self._waits = names, folders, clock, waits or Waits()
         self._records = Records(state)
-        machines = Machines(names.space, gpus, here, self._waits.answer_s)
+        self._space = f"{names.space}/{self._records.installation}"
+        machines = Machines(self._space, gpus, here, self._waits.answer_s)
         self._sight = Sight(names, folders, self._records, machines, self._cluster, self._waits)
         self._releases = Releases(self._sight, self._records, machines, clock, self._waits)
         self._launches: dict[Key, _Launching] = {}
@@ -182,6 +183,7 @@ class RayExecutor:
             intent=intent,
             group=group,
             names=self._names,
+            space=self._space,
             folders=self._folders,
             addresses={host: nodes[host].address for host in record.hosts},
             term=self._term,

@@ -31,11 +31,12 @@ class LaunchFailed(PhalanxError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One launch. `addresses` of the hosts in the group; `term` of the adapter's lease."""
+    """One launch. `addresses` of the hosts in the group; `term` of the adapter's lease; `space` marks the processes."""
 
     intent: Intent
     group: Group
     names: Names
+    space: str
     folders: Folders
     addresses: Mapping[HostId, str]
     term: int
@@ -53,7 +54,7 @@ class Launch:
         self._answers({host: compat.call(runner, "status") for host, runner in runners.items()})
         if self.cancelled.is_set():
             raise LaunchFailed("it was stopped before it had started")
-        specs = host_specs(intent, self.names.space, self.folders, (self.addresses[first], port))
+        specs = host_specs(intent, self.space, self.folders, (self.addresses[first], port))
         self._answers({host: compat.call(runners[host], "launch", self.term, specs[host]) for host in hosts})
 
     def _runner(self, bundle: int, host: HostId) -> Any:

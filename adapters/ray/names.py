@@ -20,7 +20,7 @@ class Names:
 
     @property
     def space(self) -> str:
-        """The Ray namespace, also carried by every process of an attempt."""
+        """The Ray namespace."""
         return f"{self.namespace}/{self.site}"
 
     def group(self, job: JobId, attempt: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -41,11 +42,19 @@ class Record:
 
 
 class Records:
-    """The records of one site, one small file each in `folder`."""
+    """The records of one site, one small file each in `folder`.
+
+    `installation` is a name of its own, made when the folder was: it tells this installation's processes from those
+    of another one on the same machine.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        identity = folder / "installation"
+        if not identity.exists():
+            write_durably(identity, uuid.uuid4().hex)
+        self.installation = identity.read_text()
         self._known: dict[Key, Record] = {}
         for path in sorted(folder.glob("*/*.json")):
             record = _read(path)

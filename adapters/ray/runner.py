@@ -35,6 +35,7 @@ class Runner:
         self._launching = False
         self._channel: socket.socket | None = None
         self._port_holder: socket.socket | None = None
+        self._port = 0
         self._lock = threading.Lock()
 
     def status(self) -> HostStatus:
@@ -53,7 +54,8 @@ class Runner:
                 self._port_holder = socket.socket()
                 self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self._port_holder.bind(("", 0))
-            return int(self._port_holder.getsockname()[1])
+                self._port = int(self._port_holder.getsockname()[1])
+            return self._port
 
     def launch(self, term: int, spec: HostSpec) -> HostStatus:
         """Starts the ranks once; a repetition changes nothing.

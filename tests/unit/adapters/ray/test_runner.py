@@ -66,7 +66,9 @@ def ended(runner: Runner) -> HostStatus:
 def test_every_rank_runs_once_and_its_code_is_kept(runner: Runner, spec, tmp_path: Path) -> None:
     once = "import os; open('count-' + os.environ['RANK'], 'a').write('x')"
     wanted = spec(once, once + "; raise SystemExit(4)")
+    port = runner.free_port(1)
     runner.launch(1, wanted)
+    assert runner.free_port(1) == port  # a successor of a killed adapter asks again
     runner.launch(1, wanted)
 
     status = ended(runner)
