@@ -70,27 +70,27 @@ print(f"rank {rank} done", flush=True)
 def first_jobs(data: Path) -> list[dict[str, Any]]:
     """The jobs that are submitted at once, in the form of job files; `data` is where the training's shards go."""
     _check_example()
-    jobs = [
+    jobs = [_training(data)]
+    jobs.append(_work("vision", "finetune", 15, gpus=8, gpu_type={"A100": 1, "T4": "0.2"}, gpu_memory="16GiB"))
+    jobs += [
         _work("speech", f"probe-{number}", seconds, gpus=1, gpu_type="T4")
         for number, seconds in ((1, 6), (2, 9), (3, 12))
     ]
     jobs += [_work("speech", f"half-{half}", 8, gpus=0.5, gpu_type="T4") for half in ("a", "b")]
-    jobs.append(_work("vision", "finetune", 15, gpus=8, gpu_type={"A100": 1, "H100": 1.8}, gpu_memory="40GiB"))
-    jobs.append(
-        _job(
-            "motor",
-            TRAINING,
-            [
-                *(sys.executable, str(_EXAMPLE), "--data", str(data / "recordings")),
-                *("--steps", str(STEPS), "--global-batch", "64", "--step-ms", "60"),
-            ],
-            gpus=8,
-            workers=2,
-            gpu_type="H100",
-            checkpoint={"interval": "10s", "grace": "10s"},
-        )
-    )
     return jobs
+
+
+def _training(data: Path) -> dict[str, Any]:
+    script = [sys.executable, str(_EXAMPLE), "--data", str(data / "recordings")]
+    return _job(
+        "motor",
+        TRAINING,
+        [*script, "--steps", str(STEPS), "--global-batch", "64", "--step-ms", "60"],
+        gpus=8,
+        workers=2,
+        gpu_type="H100",
+        checkpoint={"interval": "10s", "grace": "10s"},
+    )
 
 
 def impossible_job() -> dict[str, Any]:
