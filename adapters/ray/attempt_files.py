@@ -13,10 +13,14 @@ from .supervisor import write_durably
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
-    """One attempt on one host. `supervised`: its supervisor lives; `exits` are (rank, code) of the ended ranks."""
+    """One attempt on one host. `exits` are (rank, code) of the ended ranks.
+
+    `supervised`: its supervisor lives. `orphaned`: its runner was lost while ranks ran, which stopped them.
+    """
 
     started: bool = False
     supervised: bool = False
+    orphaned: bool = False
     stopping: bool = False
     ranks: tuple[int, ...] = ()
     exits: tuple[tuple[int, int], ...] = ()
@@ -24,12 +28,12 @@ class HostStatus:
     @property
     def ended(self) -> bool:
         """Every rank has ended and nothing of them is left."""
-        return self.started and not self.supervised and len(self.exits) == len(self.ranks)
+        return self.started and not self.supervised and not self.orphaned and len(self.exits) == len(self.ranks)
 
     @property
     def lost(self) -> bool:
-        """It was started, and how its ranks ended will never be known."""
-        return self.started and not self.supervised and len(self.exits) < len(self.ranks)
+        """Its ranks were not let run to their end, or how they ended will never be known."""
+        return self.started and (self.orphaned or (not self.supervised and len(self.exits) < len(self.ranks)))
 
 
 class AttemptFiles:
@@ -45,6 +49,10 @@ class AttemptFiles:
     def exit(self, rank: int) -> Path:
         """The rank's exit code, once it has ended."""
         return self.folder / f"{rank}.exit"
+
+    def orphaned(self, host: str) -> Path:
+        """There if the host's runner was lost while its ranks ran."""
+        return self.folder / f"host-{host}.orphaned"
 
     def spec(self, host: str) -> Path:
         """What the host's supervisor reads."""
@@ -75,6 +83,7 @@ class AttemptFiles:
         return HostStatus(
             started=True,
             supervised=supervised,
+            orphaned=self.orphaned(host).exists(),
             stopping=stopping,
             ranks=ranks,
             exits=tuple((rank, code) for rank, code in exits if code is not None),

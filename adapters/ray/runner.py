@@ -110,7 +110,9 @@ class Runner:
         if self._port_holder is not None:
             self._port_holder.close()
         files = {r.rank: (str(self._files.log(r.rank)), str(self._files.exit(r.rank))) for r in spec.ranks}
-        path = self._files.write_spec(self._host, spec.document(files, os.environ, str(self._files.folder)))
+        path = self._files.write_spec(
+            self._host, spec.document(files, os.environ, str(self._files.folder), str(self._files.orphaned(self._host)))
+        )
         ours, theirs = socket.socketpair()
         errors = self._files.folder / f"host-{self._host}.supervisor.log"
         with theirs, errors.open("ab") as log:

@@ -57,11 +57,18 @@ class HostSpec:
         """The variables by which the attempt's processes are found again."""
         return {NAMESPACE: self.namespace, JOB: self.job, ATTEMPT: str(self.attempt), HOST: self.host}
 
-    def document(self, files: Mapping[int, tuple[str, str]], base: Mapping[str, str], cwd: str) -> dict[str, Any]:
-        """What the supervisor reads; `files` gives each rank's log and exit file, `base` the host's environment."""
+    def document(
+        self, files: Mapping[int, tuple[str, str]], base: Mapping[str, str], cwd: str, orphaned: str
+    ) -> dict[str, Any]:
+        """What the supervisor reads.
+
+        `files` gives each rank's log and exit file, `base` the host's environment, `orphaned` the mark that is left
+        when the runner was lost while ranks ran.
+        """
         clean = scrubbed(base)
         return {
             "grace_s": self.grace_s,
+            "orphaned": orphaned,
             "ranks": [
                 {
                     "rank": rank.rank,

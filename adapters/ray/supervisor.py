@@ -38,6 +38,8 @@ def main() -> None:
     channel = socket.socket(fileno=fd)
     channel.setblocking(False)
     Supervisor(json.loads(Path(spec_path).read_text()), channel).run()
+    # At once, with the socket open until the kernel closes it: its end means that this process is no more.
+    os._exit(0)
 
 
 class Supervisor:
@@ -143,6 +145,9 @@ class Supervisor:
             self._selector.unregister(self._channel)
             self._channel.close()
             self._channel = None
+            if not self._warned:
+                # Ranks that heed the warning may end with 0: that must not read as a success.
+                write_durably(Path(self._spec["orphaned"]), "the runner was lost")
             self._stop(float(self._spec["grace_s"]))
             return
         *lines, self._inbox = (self._inbox + data).split(b"\n")

@@ -53,7 +53,7 @@ def _phase(
     if dead is not None:
         return GangPhase.BROKEN, dead, f"host {dead} was lost"
     if lost is not None and not launching:
-        return GangPhase.BROKEN, lost, f"the ranks on host {lost} were lost with their supervisor"
+        return GangPhase.BROKEN, lost, f"what runs the ranks on host {lost} was lost"
     if launching:
         return GangPhase.LAUNCHING, None, ""
     if len(known) < len(hosts):

@@ -49,7 +49,9 @@ def hosts() -> tuple[Host, ...]:
 
 @pytest.fixture(scope="session")
 def cluster(hosts: tuple[Host, ...]) -> Iterator[LocalCluster]:
-    cluster = LocalCluster(hosts)
+    # Ray notices a dead host after 15 s by default.
+    settings = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
+    cluster = LocalCluster(hosts, settings=settings)
     yield cluster
     cluster.stop()
 
@@ -103,9 +105,12 @@ class Driver:
     executor: RayExecutor
     intents: list[Intent] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    mirror: Path | None = None
 
     def step(self) -> None:
         observation = self.executor.observe()
+        if self.mirror is not None:
+            self.executor.mirror_logs(self.mirror)
         self._take(events_of(self.intents, observation, 0))
         for instruction in reconcile(self.intents, observation):
             self._take(self.executor.apply(instruction))

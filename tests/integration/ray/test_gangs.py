@@ -38,7 +38,9 @@ def test_a_gang_on_two_hosts_runs_to_its_end(driver, make_intent, tmp_path: Path
     assert {e["PHALANX_CHECKPOINT_DIR"] for e in seen} == {str(tmp_path / "checkpoints" / intent.job.id)}
     assert [e["PHALANX_CACHE_DIR"] for e in seen] == [str(tmp_path / "cache" / h) for h in ("h0", "h0", "h1")]
     assert {e["LEARNING_RATE"] for e in seen} == {"3e-4"}
-    assert not [key for e in seen for key in e if key.startswith("RAY_") or key in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")]
+    assert not [
+        key for e in seen for key in e if key.startswith("RAY_") or key in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
+    ]
 
 
 def test_half_cards_are_pinned_to_the_cards_that_were_chosen(driver, make_intent, tmp_path: Path) -> None:
@@ -112,7 +114,9 @@ while True: time.sleep(0.1)
     assert sorted(path.name for path in tmp_path.glob("saved-*")) == ["saved-0", "saved-1"]
 
 
-def test_a_rank_that_ignores_the_warning_is_killed_with_all_that_it_started(driver, make_intent, tmp_path: Path) -> None:
+def test_a_rank_that_ignores_the_warning_is_killed_with_all_that_it_started(
+    driver, make_intent, tmp_path: Path
+) -> None:
     script = f"""
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -58,7 +58,9 @@ class Life:
 def live(monkeypatch: pytest.MonkeyPatch) -> Callable[[Life], None]:
     """Lets all effects on Ray and on the records go through a life."""
     effects = [(compat, "create_group"), (compat, "remove_group"), (compat, "start_runner"), (compat, "kill_actor")]
-    real = {name: getattr(owner, name) for owner, name in (*effects, (compat, "call"), (Records, "put"), (Records, "drop"))}
+    real = {
+        name: getattr(owner, name) for owner, name in (*effects, (compat, "call"), (Records, "put"), (Records, "drop"))
+    }
 
     def counted(life: Life, name: str, counts: Callable[..., bool]) -> Callable[..., object]:
         def wrapped(*arguments: object, **named: object) -> object:

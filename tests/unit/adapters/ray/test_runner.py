@@ -138,7 +138,8 @@ def test_a_lost_runner_counts_as_a_stop_with_the_grace_of_the_job(
     assert caretaker.status(str(tmp_path), "j", 1, "h").supervised
     runner.close()
     until(lambda: not caretaker.status(str(tmp_path), "j", 1, "h").supervised)
-    assert caretaker.status(str(tmp_path), "j", 1, "h").exits == ((0, 0),)
+    status = caretaker.status(str(tmp_path), "j", 1, "h")
+    assert (status.exits, status.ended, status.lost) == (((0, 0),), False, True)
     assert (AttemptFiles(tmp_path, "j", 1).folder / "saved").exists()
 
 
