@@ -81,7 +81,8 @@ def _exited(record: JobRecord, event: GangExited, policy: Policy, at_s: int) -> 
     exit_code = failing if failing is not None else (0 if codes else None)
     if record.state is JobState.STOPPING:
         return replace(record, exit_code=exit_code) if record.exit_code is None else record
-    complete = len(codes) == record.job.workers and failing is None
+    workers = len(record.placement.workers) if record.placement else 0
+    complete = len(codes) == workers and failing is None
     if complete or (codes and failing is None and event.lost_host is None):
         return replace(stop(record, StopCause.FINISHED, at_s, event.cause), exit_code=0)
     if event.lost_host is not None or not codes:

@@ -100,8 +100,17 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _open_postgres(url: URL) -> Engine:
     try:
-        return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, pool_size=10)
+        engine = create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, pool_size=10)
     except ModuleNotFoundError:
         raise InvalidInput(
             "store", "the Postgres driver is not installed", "pip install 'phalanx[postgres]', or a SQLite address"
         ) from None
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+def _prepare_postgres(connection: Any, record: object) -> None:
+    # A writer that hangs in the middle must not keep all others waiting for ever.
+    connection.execute(f"SET lock_timeout = '{BUSY_TIMEOUT_S}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{2 * BUSY_TIMEOUT_S}s'")
+    connection.commit()

@@ -15,6 +15,9 @@ from .books import HostRow
 SEEN = frozenset({HostState.DOWN, HostState.SUSPECT})
 """States that are observed; the others are ordered, by an operator or by the black-hole rule."""
 
+HARMLESS = frozenset({0, -15, -9})
+"""Exit codes that say nothing about a host: success, and the signals by which the other ranks are stopped."""
+
 
 def on_host_changed(row: HostRow, event: HostChanged) -> HostRow:
     """The row after a change of state.
@@ -98,9 +101,8 @@ def blamed_hosts(old: JobRecord, new: JobRecord, event: GangExited, failure: Fai
     if not failed or old.placement is None or not ran_fast(new, failure):
         return ()
     workers = old.placement.workers
-    return tuple(
-        dict.fromkeys(workers[end.rank].host for end in event.exits if end.code > 0 and end.rank < len(workers))
-    )
+    failing = [end.rank for end in event.exits if end.code not in HARMLESS and end.rank < len(workers)]
+    return tuple(dict.fromkeys(workers[rank].host for rank in failing))
 
 
 def ran_fast(record: JobRecord, failure: FailurePolicy) -> bool:

@@ -133,7 +133,7 @@ def test_one_job_failing_often_does_not_evacuate(world: World) -> None:
 def test_only_the_hosts_of_failing_ranks_are_blamed(world: World) -> None:
     world.submit("j1", workers=2)
     world.run("j1", ["a1", "a2"])
-    world.exited("j1", [0, 1])
+    world.exited("j1", [-15, -11])
     assert [len(world.store.host(h).strikes) for h in ("a1", "a2")] == [0, 1]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 from store_world import World
 
 from phalanx.adapters.store import tables
-from phalanx.adapters.store.database import open_engine
+from phalanx.adapters.store.database import open_engine, writing
 from phalanx.adapters.store.migrate import config
 from phalanx.adapters.store.sql import open_store
 from phalanx.model.errors import InvalidInput, StoreUnavailable
@@ -138,4 +138,27 @@ def test_a_database_that_stays_locked_is_an_error_in_words(tmp_path, monkeypatch
     other.execute("ROLLBACK")
     other.close()
     world.submit("j1")
+    store.close()
+
+
+@pytest.mark.postgres
+def test_lost_connections_to_postgres_are_replaced(empty_postgres) -> None:
+    store, admin = open_store(empty_postgres), open_engine(empty_postgres)
+    world = World(store)
+    with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        connection.execute(text(f"{others} AND pid <> pg_backend_pid()"))
+    assert world.submit("j1").version == 1
+    store.close()
+    admin.dispose()
+
+
+@pytest.mark.postgres
+def test_a_writer_that_hangs_does_not_stop_the_others_for_ever(empty_postgres, monkeypatch) -> None:
+    monkeypatch.setattr("phalanx.adapters.store.database.BUSY_TIMEOUT_S", 1)
+    store = open_store(empty_postgres)
+    world = World(store)
+    with writing(store.engine), pytest.raises(StoreUnavailable, match="lock timeout"):
+        world.submit("j1")
+    assert world.submit("j1").version == 1
     store.close()
