@@ -14,7 +14,3 @@ def main() -> None:
     from .root import run
 
     sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,5 @@
+"""`python -m phalanx.api.cli` is `phalanx`."""
+
+from . import main
+
+main()
