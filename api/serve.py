@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -46,10 +45,10 @@ def serve(settings: Settings, *, out: TextIO | None = None, stop: threading.Even
     hurry = threading.Event()
     with _sole_owner(settings), _signals(stop, hurry):
         _check_port(settings)
-        instance = _instance(settings.data_dir)
+        instance = wiring.instance(settings)
         # What an earlier service was killed away from would hold ports and cards.
         kill_marked(f"{instance}/")
-        (settings.data_dir / wiring.RAY_ADDRESS).unlink(missing_ok=True)
+        wiring.clear_cluster(settings)
         specs = _prepare(settings)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
         supervisor = Supervisor(
@@ -63,7 +62,7 @@ def serve(settings: Settings, *, out: TextIO | None = None, stop: threading.Even
         finally:
             print("Stopping ...", file=out, flush=True)
             supervisor.stop(hurry.is_set)
-            (settings.data_dir / wiring.RAY_ADDRESS).unlink(missing_ok=True)
+            wiring.clear_cluster(settings)
     print("Stopped.", file=out, flush=True)
     return 0
 
@@ -165,10 +164,6 @@ def _check_port(settings: Settings) -> None:
             raise InvalidInput(
                 "port", f"{settings.host}:{settings.port} cannot be listened on: {fault.strerror}", "a free port"
             ) from None
-
-
-def _instance(data_dir: Path) -> str:
-    return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:16]
 
 
 def _answers(settings: Settings) -> bool:

@@ -30,7 +30,7 @@ def submit_job(ctx: Context, job: Job, client_key: str | None) -> schemas.Submit
     admission = ctx.admit(job, ctx.store.snapshot(now_s), ctx.policy)
     if not admission.accepted:
         why = engine.sentence(admission.reason) if admission.reason else "this fleet can never run the job."
-        told = f"{why} Nearest that fits: {admission.nearest}" if admission.nearest else why
+        told = why if admission.nearest in why else f"{why} Nearest that fits: {admission.nearest}"
         raise Problem(422, told, kind="urn:phalanx:never-fits", nearest=admission.nearest)
     done = ctx.store.submit(job, now_s=now_s, client_key=client_key)
     return schemas.SubmitAnswer(job=done.job, created=done.created, warnings=list(admission.warnings))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +31,22 @@ def open_the_store(settings: Settings) -> Store:
     from ..adapters.store.sql import open_store
 
     return open_store(settings.store_url, settings.policy)
+
+
+def instance(settings: Settings) -> str:
+    """Tells the processes of this data folder's service from those of others on this machine."""
+    return hashlib.sha256(str(settings.data_dir.resolve()).encode()).hexdigest()[:16]
+
+
+def cluster_folder(settings: Settings) -> Path:
+    """Where the local cluster keeps its sockets and logs: a short path, for a socket's may have 107 characters."""
+    return Path(tempfile.gettempdir()) / f"phalanx-ray-{instance(settings)[:8]}"
+
+
+def clear_cluster(settings: Settings) -> None:
+    """Removes what a local cluster leaves behind when it was killed."""
+    (settings.data_dir / RAY_ADDRESS).unlink(missing_ok=True)
+    shutil.rmtree(cluster_folder(settings), ignore_errors=True)
 
 
 def child_specs(settings: Settings, sites: Sequence[SiteId]) -> list[ChildSpec]:

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     _stop_with_parent(stop)
     try:
         settings = load_settings()
-        PROCESSES[kind](settings, stop.is_set, *names)
+        PROCESSES[kind](settings, stop, *names)
     except InvalidInput as fault:
         log.error("%s", fault)
         return 2
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def api(settings: Settings, stop: Callable[[], bool]) -> None:
+def api(settings: Settings, stop: threading.Event) -> None:
     """The HTTP API and the pages."""
     import uvicorn
 
@@ -72,7 +72,7 @@ def api(settings: Settings, stop: Callable[[], bool]) -> None:
         store.close()
 
 
-def loop(settings: Settings, stop: Callable[[], bool]) -> None:
+def loop(settings: Settings, stop: threading.Event) -> None:
     """The scheduler."""
     from .loop import LEASE, run_loop
 
@@ -86,31 +86,33 @@ def loop(settings: Settings, stop: Callable[[], bool]) -> None:
             holder=holder_name(),
             interval_s=settings.round_interval_s,
             replay_dir=settings.data_dir / "replay",
-            stop=stop,
+            stop=stop.is_set,
         )
     finally:
         store.close()
 
 
-def cluster(settings: Settings, stop: Callable[[], bool]) -> None:
+def cluster(settings: Settings, stop: threading.Event) -> None:
     """A local Ray cluster that plays every host of the fleet."""
     from ..adapters.ray.local_cluster import LocalCluster
 
     store = wiring.open_the_store(settings)
     hosts = store.hosts()
     store.close()
-    made = LocalCluster(hosts)
+    wiring.clear_cluster(settings)
+    made = LocalCluster(hosts, folder=wiring.cluster_folder(settings))
+    # Ray takes the signals over, and would drain for half a minute first.
+    _stop_on_signals(stop)
     path = settings.data_dir / wiring.RAY_ADDRESS
     try:
         _write_whole(path, made.address)
-        while not stop():
-            time.sleep(0.1)
+        stop.wait()
     finally:
         path.unlink(missing_ok=True)
         made.stop()
 
 
-def adapter(settings: Settings, stop: Callable[[], bool], site: str) -> None:
+def adapter(settings: Settings, stop: threading.Event, site: str) -> None:
     """The adapter of one site."""
     from ..adapters.ray.process import run_adapter
 
@@ -118,6 +120,7 @@ def adapter(settings: Settings, stop: Callable[[], bool], site: str) -> None:
     store = wiring.open_the_store(settings)
     reclaim(store, f"adapter:{site}")
     executor = wiring.executor_for(settings, SiteId(site), store, clock)
+    _stop_on_signals(stop)
     try:
         run_adapter(
             site=SiteId(site),
@@ -126,14 +129,14 @@ def adapter(settings: Settings, stop: Callable[[], bool], site: str) -> None:
             clock=clock,
             holder=holder_name(),
             log_dir=settings.log_dir,
-            stop=stop,
+            stop=stop.is_set,
         )
     finally:
         executor.close()
         store.close()
 
 
-def agents(settings: Settings, stop: Callable[[], bool]) -> None:
+def agents(settings: Settings, stop: threading.Event) -> None:
     """The agents of all hosts that this machine plays, a thread each; a real host runs `phalanx agent`."""
     from ..adapters.agent.agent import run_agent
     from .inventory import cache_inventory
@@ -150,7 +153,7 @@ def agents(settings: Settings, stop: Callable[[], bool]) -> None:
                 "url": settings.url,
                 "cache": wiring.cache_dir(settings, host.id),
                 "clock": SystemClock(),
-                "stop": stop,
+                "stop": stop.is_set,
                 "token": settings.token,
                 "inventory": cache_inventory,
             },
@@ -172,9 +175,8 @@ PROCESSES: dict[str, Callable[..., None]] = {
 }
 
 
-def _ask_to_exit(server: object, stop: Callable[[], bool]) -> None:
-    while not stop():
-        time.sleep(0.1)
+def _ask_to_exit(server: object, stop: threading.Event) -> None:
+    stop.wait()
     server.should_exit = True  # type: ignore[attr-defined]
 
 

@@ -24,6 +24,7 @@ from .jobs import view
 router = APIRouter(include_in_schema=False)
 MOST_ROWS = 200
 LOG_LINES = 60
+ROUNDS = 11
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -50,7 +51,8 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
     """The fleet map, the queue with its reasons, what runs, the last round, and how the service has done."""
     now_s = ctx.clock.now_s()
     snapshot = ctx.store.snapshot(now_s)
-    newest = ctx.newest_round()
+    rounds = ctx.store.rounds(limit=ROUNDS)
+    newest = rounds[0] if rounds else None
     waiting, active = _rows(ctx, snapshot, newest)
     ended = _ended(ctx)
     page = render(
@@ -64,6 +66,7 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
         active_total=len(active),
         ended=ended,
         round=convert.round_view(newest) if newest else None,
+        rounds=[convert.round_view(record) for record in rounds[1:]],
         summary=ctx.tally.summary(now_s),
     )
     return HTMLResponse(page, headers=_HEADERS)

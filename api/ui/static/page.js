@@ -32,7 +32,9 @@
     if (document.getSelection().toString()) return; // somebody is copying text
     const focused = pathTo(document.activeElement, old);
     const scrolled = [...old.querySelectorAll(".scroll, pre")].map((box) => [box.scrollLeft, box.scrollTop]);
+    const open = [...old.querySelectorAll("details")].map((box) => box.open);
     old.replaceChildren(...fresh.childNodes);
+    old.querySelectorAll("details").forEach((box, index) => (box.open = open[index] ?? false));
     old.querySelectorAll(".scroll, pre").forEach((box, index) => {
       if (scrolled[index]) [box.scrollLeft, box.scrollTop] = scrolled[index];
     });
