@@ -15,7 +15,7 @@ from ...model.ids import HostId, JobId, ReservationId, TeamId
 from ...model.intent import Intent
 from ...model.job_state import JobState
 from ...model.reservation import Reservation
-from ...model.snapshot import JobRecord
+from ...model.snapshot import JobRecord, Snapshot
 from ...model.team import Team
 from ...model.topology import Link, Site
 from ..ports import Lease, Page, RoundRecord, StoredEvent
@@ -183,8 +183,8 @@ class LogBooks(Protocol):
     def round_number(self) -> int:
         """The number of the last round; 0 before the first."""
 
-    def put_round(self, record: RoundRecord) -> None:
-        """Adds or replaces a round."""
+    def put_round(self, record: RoundRecord, packed: bytes | None) -> None:
+        """Adds or replaces a round; `packed` is its snapshot as `Library.pack` gave it."""
 
     def round(self, number: int) -> RoundRecord | None:
         """One round, with its snapshot where it is kept."""
@@ -208,6 +208,9 @@ class Library(Protocol):
 
     def write(self) -> AbstractContextManager[Books]:
         """A transaction that may write."""
+
+    def pack(self, snapshot: Snapshot) -> bytes | None:
+        """The snapshot as it is stored; made before the transaction, since it takes long."""
 
     def close(self) -> None:
         """Frees connections."""

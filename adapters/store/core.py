@@ -194,9 +194,10 @@ class BookStore:
 
     def record_round(self, record: RoundRecord) -> int:
         """See the port. Old rounds, snapshots and entries of the log are dropped here."""
+        packed = None if record.snapshot is None else self._library.pack(record.snapshot)
         with self._library.write() as books:
             number = record.number or books.round_number() + 1
-            books.put_round(replace(record, number=number))
+            books.put_round(replace(record, number=number), packed)
             kept = self._retention
             books.prune_rounds(number - kept.rounds, number - kept.snapshots)
             books.prune_log(books.log_number() - kept.log)

@@ -122,9 +122,13 @@ def reservation(row: Row) -> Reservation:
     return replace(cached(row["document"], Reservation), version=row["version"])
 
 
-def round_values(record: RoundRecord) -> dict[str, Any]:
-    """The columns of a round's row."""
-    snapshot = None if record.snapshot is None else zlib.compress(dumps(record.snapshot).encode(), 6)
+def pack(snapshot: Snapshot) -> bytes:
+    """The snapshot's JSON, compressed."""
+    return zlib.compress(dumps(snapshot).encode())
+
+
+def round_values(record: RoundRecord, packed: bytes | None) -> dict[str, Any]:
+    """The columns of a round's row; `packed` is its snapshot."""
     return {
         "number": record.number,
         "at_s": record.at_s,
@@ -132,7 +136,7 @@ def round_values(record: RoundRecord) -> dict[str, Any]:
         "decision": to_text(record.decision),
         "times": to_text([encode(time) for time in record.times]),
         "violations": to_text(list(record.violations)),
-        "snapshot": snapshot,
+        "snapshot": packed,
     }
 
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from sqlalchemy import Engine
 
 from ...model.policy import Policy
+from ...model.snapshot import Snapshot
+from . import rows
 from .books import Books
 from .core import BookStore, Retention
 from .database import open_engine, reading, writing
@@ -57,6 +59,9 @@ class _SqlLibrary:
     def write(self) -> Iterator[Books]:
         with writing(self._engine) as connection:
             yield _SqlBooks(connection)
+
+    def pack(self, snapshot: Snapshot) -> bytes:
+        return rows.pack(snapshot)
 
     def close(self) -> None:
         self._engine.dispose()

@@ -56,9 +56,9 @@ class SqlLogBooks(SqlRows):
         """The number of the last round; 0 before the first."""
         return self.connection.scalar(select(func.max(tables.rounds.c.number))) or 0
 
-    def put_round(self, record: RoundRecord) -> None:
+    def put_round(self, record: RoundRecord, packed: bytes | None) -> None:
         """Adds or replaces a round."""
-        self.put(tables.rounds, "number", rows.round_values(record))
+        self.put(tables.rounds, "number", rows.round_values(record, packed))
 
     def round(self, number: int) -> RoundRecord | None:
         """One round, with its snapshot where it is kept."""
