@@ -31,14 +31,24 @@ def always() -> bool:
     return True
 
 
+def nothing() -> None:
+    """The cleaning up of a child that leaves nothing but processes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One process to keep alive, started once `ready()`; `grace_s` is how long it may take to stop."""
+    """One process to keep alive, started once `ready()`; `grace_s` is how long it may take to stop.
+
+    When it dies, `clean_up()` is called and the children that name it in `needs` are started anew too: what they were
+    connected to is gone.
+    """
 
     name: str
     argv: tuple[str, ...]
     ready: Callable[[], bool] = always
     grace_s: float = 10.0
+    needs: str = ""
+    clean_up: Callable[[], None] = nothing
 
 
 @dataclass(slots=True)
@@ -120,6 +130,9 @@ class Supervisor:
         code = process.returncode if process else None
         log.warning("%s ended with code %s; it is started again in %.1f s", child.spec.name, code, delay_s)
         self._end(child)
+        for other in self.children:
+            if other.spec.needs == child.spec.name:
+                self._end(other)
 
     def _end(self, child: Child) -> None:
         """Makes sure that nothing of the child is left, and forgets it."""
@@ -132,6 +145,7 @@ class Supervisor:
         if process.stdin:
             process.stdin.close()
         kill_marked(f"{self.instance}/{child.spec.name}")
+        child.spec.clean_up()
 
 
 def kill_marked(mark: str) -> int:

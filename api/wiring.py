@@ -6,15 +6,15 @@ import hashlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..adapters.ports import Clock, Store
 from ..model.errors import InvalidInput
 from ..model.ids import SiteId
 from .settings import Settings
-from .supervisor import ChildSpec, always
+from .supervisor import ChildSpec
 
 if TYPE_CHECKING:
     from ..adapters.ray.process import SiteExecutor
@@ -62,17 +62,18 @@ def child_specs(settings: Settings, sites: Sequence[SiteId]) -> list[ChildSpec]:
     local = settings.executor == "ray" and not given
     specs = [_spec("api"), _spec("loop")]
     if local:
-        specs.insert(0, _spec("cluster", grace_s=30.0))
-    ready = address_file.is_file if local else always
-    specs += [_spec("adapter", site, ready=ready) for site in sites]
+        specs.insert(0, _spec("cluster", grace_s=30.0, clean_up=lambda: clear_cluster(settings)))
+        specs += [_spec("adapter", site, ready=address_file.is_file, needs="cluster") for site in sites]
+    else:
+        specs += [_spec("adapter", site) for site in sites]
     if settings.agents and not given:
         specs.append(_spec("agents"))
     return specs
 
 
-def _spec(kind: str, name: str = "", *, ready: Callable[[], bool] = always, grace_s: float = 10.0) -> ChildSpec:
+def _spec(kind: str, name: str = "", **more: Any) -> ChildSpec:
     argv = (sys.executable, "-m", "phalanx.api.worker", kind, *([name] if name else []))
-    return ChildSpec(name=f"{kind}:{name}" if name else kind, argv=argv, ready=ready, grace_s=grace_s)
+    return ChildSpec(name=f"{kind}:{name}" if name else kind, argv=argv, **more)
 
 
 def executor_for(settings: Settings, site: SiteId, store: Store, clock: Clock) -> SiteExecutor:

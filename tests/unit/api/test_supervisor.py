@@ -118,3 +118,23 @@ def test_a_mark_is_a_whole_name(make):
     supervisor.tend()
     assert kill_marked(f"{supervisor.instance}/adapter:a") == 1
     assert supervisor.children[1].alive
+
+
+def test_what_needs_a_dead_child_is_started_anew(make):
+    cleaned = []
+    supervisor = make(
+        spec("cluster", SLEEPER, clean_up=lambda: cleaned.append(1)),
+        spec("adapter", SLEEPER, needs="cluster"),
+        spec("api", SLEEPER),
+    )
+    supervisor.tend()
+    cluster, adapter, api = supervisor.children
+    before = [child.process.pid for child in supervisor.children]
+    psutil.Process(before[0]).kill()
+    wait_until(lambda: not cluster.alive)
+    supervisor.tend()
+    assert cleaned == [1]
+    wait_until(lambda: supervisor.tend() or (cluster.alive and adapter.alive))
+    assert adapter.process.pid != before[1]
+    assert api.process.pid == before[2]
+    assert adapter.failures == 0
