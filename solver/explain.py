@@ -106,10 +106,10 @@ class Explainer:
 
 
 def _sets() -> list[tuple[Lift, ...]]:
-    """The sets of lifts in the order in which they are tried: the smallest first, "all is in use" last of its size."""
+    """The sets of lifts in the order in which they are tried: the smallest first, running work last of its size."""
     singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
     pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
-    return [*singles, *pairs, (BUSY,), *((lift, BUSY) for lift in LIFTS)]
+    return [*singles, (BUSY,), *pairs, *((lift, BUSY) for lift in LIFTS)]
 
 
 _FITS = "it fits, and the round ended before its turn"

@@ -67,4 +67,4 @@ HOSTS = Lift("hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", wor
 BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
 LIFTS = (OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
-"""In the order in which they are preferred as an explanation. BUSY, which says least, comes after pairs of these."""
+"""In the order in which they are preferred as an explanation. BUSY, which says least, comes after these."""
