@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -81,6 +83,8 @@ def connect(address: str, namespace: str) -> str:
     prepare()
     import ray
 
+    # Ray puts a handler of its own in place of the process's, which would end it in the middle of a step.
+    terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address=address,
@@ -91,6 +95,9 @@ def connect(address: str, namespace: str) -> str:
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as fault:
         raise RayFault(f"no Ray cluster at {address}: {fault}") from fault
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminate)
     return str(ray._private.worker.global_worker.gcs_client.cluster_id.hex())
 
 
