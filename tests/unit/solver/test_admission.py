@@ -1,0 +1,148 @@
+"""Admission: what can never start is refused with the numbers, and with a request near it that could."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from small_worlds import POLICY, ask, box, card, gang, role, running, world
+
+from phalanx.model.decision import ReasonKind, RuleFamily
+from phalanx.model.host import Host, HostState
+from phalanx.model.ids import SiteId
+from phalanx.model.job import CheckpointPolicy, Job, Parallelism, Preemptible, TopologyConstraint
+from phalanx.model.policy import Policy
+from phalanx.model.team import GpuQuota, Team
+from phalanx.model.topology import Layer, Site
+from phalanx.solver.admission import Admission, admit
+
+RACKED = (TopologyConstraint(layer=Layer.RACK),)
+
+
+def fleet() -> list[Host]:
+    return [
+        box("h1", rack="r1"),
+        box("h2", rack="r1"),
+        box("h3", rack="r2"),
+        box("a1", 4, "A100", rack="r2"),
+        box("t1", gpu_type="L4", site="t"),
+    ]
+
+
+def judged(job: Job, hosts: list[Host] | None = None, policy: Policy = POLICY) -> Admission:
+    return admit(job, world(hosts or fleet()), policy)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        gang("a", 1, 8),
+        gang("a", 3, 8),
+        gang("a", 2, 8, topology=RACKED),
+        gang("a", 16, request=ask(0.5)),
+        gang("a", request=ask(0, cpu=64)),
+        gang("a", roles=(role("big", 2, ask(8)), role("cpu", 4, ask(0, cpu=8)))),
+    ],
+)
+def test_what_an_empty_fleet_holds_is_accepted(job: Job) -> None:
+    admission = judged(job)
+    assert (admission.accepted, admission.reason, admission.nearest) == (True, None, "")
+
+
+def test_neither_running_work_nor_hosts_out_of_work_count_against_a_job() -> None:
+    hosts = [box("h1", state=HostState.DOWN), box("h2", spare=True), box("h3", [card(0, healthy=False)])]
+    snapshot = world(hosts, running(gang("r", 1, 8), ("h2", range(8))))
+    assert admit(gang("a", 2, 8), snapshot, POLICY).accepted
+
+
+@pytest.mark.parametrize(
+    ("job", "family", "asked", "available", "unit", "nearest"),
+    [
+        (gang("a", 1, 8, types=["H200"]), RuleFamily.ELIGIBILITY, 1, 0, "GPU types", "on H100"),
+        (gang("a", request=ask(1, card_gib=96)), RuleFamily.ELIGIBILITY, 96 * 1024, 80 * 1024, "MiB", "with 80 GiB of memory per GPU"),
+        (gang("a", 1, 16), RuleFamily.CAPACITY, 16_000, 8_000, "mGPU", "with 8 GPUs per worker"),
+        (gang("a", 1, 8, types=["A100"]), RuleFamily.CAPACITY, 8_000, 4_000, "mGPU", "with 4 GPUs per worker"),
+        (gang("a", request=ask(1, cpu=65)), RuleFamily.CAPACITY, 65_000, 64_000, "milli-cores", "with 64 CPU cores per worker"),
+        (gang("a", request=ask(0, cpu=1, memory_gib=600)), RuleFamily.CAPACITY, 600 * 1024, 512 * 1024, "MiB", "with 512 GiB of memory per worker"),
+        (gang("a", request=ask(1, network_mbps=200_000)), RuleFamily.CAPACITY, 200_000, 100_000, "Mbit/s", "with 100000 Mbit/s per worker"),
+        (gang("a", 4, 8, types=["H100"]), RuleFamily.CAPACITY, 4, 3, "workers", "with 3 workers instead of 4"),
+        (gang("a", 3, 8, topology=RACKED), RuleFamily.TOPOLOGY, 3, 2, "workers", "with 2 workers instead of 3"),
+        (gang("a", 2, 8, types=["H100"], topology=(TopologyConstraint(layer=Layer.HOST),)), RuleFamily.TOPOLOGY, 2, 1, "workers", "with 1 worker instead of 2"),
+        (gang("a", 2, 8, parallelism=Parallelism(tensor=2)), RuleFamily.CAPACITY, 2, 0, "workers", "with 4 GPUs per worker"),
+    ],
+)  # fmt: skip
+def test_refused_with_the_numbers_and_the_nearest(
+    job: Job, family: RuleFamily, asked: int, available: int, unit: str, nearest: str
+) -> None:
+    admission = judged(job)
+    assert not admission.accepted
+    reason = admission.reason
+    assert reason is not None
+    assert (reason.kind, reason.families, reason.asked, reason.available, reason.unit) == (
+        ReasonKind.NEVER_FITS,
+        (family,),
+        asked,
+        available,
+        unit,
+    )
+    assert admission.nearest == nearest
+    assert nearest in reason.sentence
+
+
+def test_sites_without_such_gpus() -> None:
+    pinned = judged(gang("a", 1, 1, types=["H100"], sites=(SiteId("t"),)))
+    assert pinned.reason is not None
+    assert (pinned.reason.unit, pinned.nearest) == ("sites", "on L4")
+    unknown = judged(gang("a", sites=(SiteId("mars"),)))
+    assert unknown.reason is not None
+    assert "pinned to mars; the fleet has s, t" in unknown.reason.sentence
+
+
+def test_production_with_gpus_off_premises_only() -> None:
+    snapshot = replace(world([box("h1")]), sites=(Site(id=SiteId("s"), on_premises=False),))
+    refused = admit(gang("a", tier=1), snapshot, POLICY)
+    assert (refused.accepted, refused.nearest) == (False, "at any site, off premises too")
+    assert admit(gang("a", tier=3), snapshot, POLICY).accepted
+
+
+def test_no_gpus_at_all() -> None:
+    refused = judged(gang("a"), [box("c1", 0)])
+    assert refused.reason is not None
+    assert refused.reason.sentence == "It can never start on this fleet, which has no GPU."
+
+
+def test_roles_that_fit_alone_and_not_together() -> None:
+    job = gang("a", roles=(role("x", 2, ask(8), ["H100"]), role("y", 2, ask(8), ["H100"])), topology=RACKED)
+    refused = judged(job)
+    assert refused.reason is not None
+    assert (refused.reason.asked, refused.reason.available) == (32_000, 16_000)
+
+
+def test_never_preemptible_needs_production_or_a_guarantee() -> None:
+    def asked(tier: int, *teams: Team) -> Admission:
+        job = gang("a", tier=tier, preemptible=Preemptible.NEVER)
+        return admit(job, world(fleet(), teams=teams), POLICY)
+
+    assert asked(1).accepted
+    assert asked(2).accepted
+    refused = asked(3)
+    assert refused.reason is not None
+    assert (refused.accepted, refused.reason.families) == (False, (RuleFamily.PREEMPTION,))
+    assert "preemptible: by_higher" in refused.reason.sentence
+    lab = Team(id="lab", guarantee=(GpuQuota(gpu_type="H100", gpu_milli=8_000),))
+    assert asked(3, lab, Team(id="team", parent="lab")).accepted
+    assert not asked(3, Team(id="team")).accepted
+
+
+def test_advice_refuses_nothing() -> None:
+    odd = judged(gang("a", 3, 3))
+    assert odd.accepted
+    assert [warning.split(":")[0] for warning in odd.warnings] == [
+        "worker",
+        "worker",
+        "no walltime limit",
+        "no checkpoint policy",
+    ]
+    saved = CheckpointPolicy(interval_s=600)
+    assert judged(gang("b", 2, 8, walltime_limit_s=3_600, checkpoint=saved)).warnings == ()
+    assert judged(gang("c", request=ask(0))).warnings == ()
