@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from ...model.ids import HostId, TeamId
 from ...model.topology import Link, Site
@@ -13,13 +13,15 @@ from .books import HostRow, TeamRow
 from .changes import to_text
 from .sql_rows import SqlRows
 
+_BUMP = update(tables.hosts).where(tables.hosts.c.id == bindparam("key_")).values(version=tables.hosts.c.version + 1)
+
 
 class SqlFleetBooks(SqlRows):
     """See `books.FleetBooks`."""
 
     def host(self, host: HostId) -> HostRow | None:
         """One host."""
-        row = self.one(select(tables.hosts).where(tables.hosts.c.id == host))
+        row = self.row(tables.hosts, "id", host)
         return None if row is None else rows.host_row(row)
 
     def hosts(self) -> tuple[HostRow, ...]:
@@ -32,9 +34,8 @@ class SqlFleetBooks(SqlRows):
 
     def bump_hosts(self, hosts: Collection[HostId]) -> None:
         """Raises the versions of these hosts by one."""
-        row = tables.hosts.c
-        for key in hosts:
-            self.connection.execute(update(tables.hosts).where(row.id == key).values(version=row.version + 1))
+        if hosts:
+            self.connection.execute(_BUMP, [{"key_": host} for host in hosts])
 
     def sites(self) -> tuple[Site, ...]:
         """All sites, by name."""
@@ -54,11 +55,11 @@ class SqlFleetBooks(SqlRows):
         """Replaces all links."""
         self.connection.execute(delete(tables.links))
         for number, link in enumerate(links):
-            self.connection.execute(insert(tables.links).values(number=number, document=to_text(link)))
+            self.add(tables.links, {"number": number, "document": to_text(link)})
 
     def team(self, team: TeamId) -> TeamRow | None:
         """One team."""
-        row = self.one(select(tables.teams).where(tables.teams.c.id == team))
+        row = self.row(tables.teams, "id", team)
         return None if row is None else rows.team_row(row)
 
     def teams(self) -> tuple[TeamRow, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from ...model.ids import JobId, ReservationId, TeamId
 from ...model.job_state import JobState
@@ -15,13 +15,15 @@ from . import rows, tables
 from .books import ClientKey, IntentRow
 from .sql_rows import SqlRows
 
+_RESERVATIONS = select(tables.reservations).order_by(tables.reservations.c.id)
+
 
 class SqlJobBooks(SqlRows):
     """See `books.JobBooks`."""
 
     def job(self, job: JobId) -> JobRecord | None:
         """One job."""
-        row = self.one(select(tables.jobs).where(tables.jobs.c.id == job))
+        row = self.row(tables.jobs, "id", job)
         return None if row is None else rows.job_record(row)
 
     def jobs_in(self, states: Collection[JobState]) -> tuple[JobRecord, ...]:
@@ -50,17 +52,17 @@ class SqlJobBooks(SqlRows):
 
     def client_key(self, key: str) -> ClientKey | None:
         """What is known under this key."""
-        row = self.one(select(tables.client_keys).where(tables.client_keys.c.key == key))
+        row = self.row(tables.client_keys, "key", key)
         return None if row is None else ClientKey(**row)
 
     def put_client_key(self, key: ClientKey) -> None:
         """Keeps a new key."""
         values = {"key": key.key, "job": key.job, "document": key.document}
-        self.connection.execute(insert(tables.client_keys).values(values))
+        self.add(tables.client_keys, values)
 
     def intent(self, job: JobId) -> IntentRow | None:
         """The unfinished intent of a job."""
-        row = self.one(select(tables.intents).where(tables.intents.c.job == job))
+        row = self.row(tables.intents, "job", job)
         return None if row is None else rows.intent_row(row)
 
     def intents(self) -> tuple[IntentRow, ...]:
@@ -79,8 +81,7 @@ class SqlJobBooks(SqlRows):
 
     def reservations(self) -> tuple[Reservation, ...]:
         """All drain reservations, by name."""
-        query = select(tables.reservations).order_by(tables.reservations.c.id)
-        return tuple(rows.reservation(row) for row in self.all(query))
+        return tuple(rows.reservation(row) for row in self.all(_RESERVATIONS))
 
     def put_reservation(self, reservation: Reservation) -> None:
         """Adds or replaces one."""

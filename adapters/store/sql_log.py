@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, select, update
 
 from ..ports import Lease, RoundRecord, StoredEvent
 from . import rows, tables
@@ -17,14 +17,11 @@ class SqlLogBooks(SqlRows):
 
     def log(self, entry: LogEntry) -> int:
         """Appends an entry; returns its number."""
-        result = self.connection.execute(insert(tables.events).values(asdict(entry)))
-        key = result.inserted_primary_key
-        return int(key[0]) if key is not None else self.log_number()
+        return self.add(tables.events, asdict(entry))
 
     def logged(self, event_id: str) -> bool:
         """Whether an event of that id is in the log."""
-        query = select(tables.events.c.number).where(tables.events.c.event_id == event_id)
-        return self.one(query) is not None
+        return self.row(tables.events, "event_id", event_id) is not None
 
     def log_number(self) -> int:
         """The number of the last entry; 0 for an empty log."""
@@ -45,7 +42,7 @@ class SqlLogBooks(SqlRows):
 
     def lease(self, name: str) -> Lease | None:
         """The lease of that name, in force or not."""
-        row = self.one(select(tables.leases).where(tables.leases.c.name == name))
+        row = self.row(tables.leases, "name", name)
         return None if row is None else Lease(**row)
 
     def put_lease(self, lease: Lease) -> None:
@@ -62,7 +59,7 @@ class SqlLogBooks(SqlRows):
 
     def round(self, number: int) -> RoundRecord | None:
         """One round, with its snapshot where it is kept."""
-        row = self.one(select(tables.rounds).where(tables.rounds.c.number == number))
+        row = self.row(tables.rounds, "number", number)
         return None if row is None else rows.round_record(row)
 
     def rounds(self, limit: int, before: int | None) -> tuple[RoundRecord, ...]:
