@@ -10,13 +10,16 @@ from fastapi import FastAPI
 from ..adapters.ports import Clock, Store
 from ..model.policy import Policy
 from . import engine, problems
-from .auth import TokenCheck
+from .auth import OriginCheck, TokenCheck
 from .context import Context
 from .routes import ROUTERS
 from .schemas import ProblemShape
 from .settings import Settings
 from .summary import Tally
 from .ui.render import environment
+
+SOLVE_GUARD_S = 120.0
+"""Wall seconds after which POST /v1/solve answers with the best decision it has."""
 
 _PROBLEM: dict[str, Any] = {"content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemShape"}}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -34,7 +37,7 @@ def create_app(
     policy: Policy,
     clock: Clock,
     *,
-    solve: engine.Solver = engine.solve,
+    solve: engine.Solver | None = None,
     admit: engine.Admitter = engine.admit,
 ) -> FastAPI:
     """The application over a store; it starts nothing and holds no truth of its own."""
@@ -46,12 +49,19 @@ def create_app(
         redoc_url=None,
     )
     app.state.context = Context(
-        settings=settings, store=store, policy=policy, clock=clock, tally=Tally(store), solve=solve, admit=admit
+        settings=settings,
+        store=store,
+        policy=policy,
+        clock=clock,
+        tally=Tally(store),
+        solve=solve or engine.guarded(SOLVE_GUARD_S),
+        admit=admit,
     )
     app.state.templates = environment()
     for router in ROUTERS:
         app.include_router(router)
     app.add_middleware(TokenCheck, token=settings.token)
+    app.add_middleware(OriginCheck, local_only=not settings.token)
     problems.install(app)
     _describe_problems(app)
     return app

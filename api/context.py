@@ -23,8 +23,8 @@ class Context:
     policy: Policy
     clock: Clock
     tally: Tally
-    solve: engine.Solver = engine.solve
-    admit: engine.Admitter = engine.admit
+    solve: engine.Solver
+    admit: engine.Admitter
 
     def newest_round(self) -> RoundRecord | None:
         """The newest recorded round, or None before the first."""

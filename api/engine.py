@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..model.decision import Decision, Reason
@@ -25,6 +27,22 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     from ..solver.solve import solve as solver
 
     return solver(snapshot, policy, guard=guard)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The solver's guard: wall time left until `at` on the monotonic clock."""
+
+    at: float
+
+    def remaining_s(self) -> float:
+        """Seconds left."""
+        return self.at - time.monotonic()
+
+
+def guarded(seconds: float) -> Solver:
+    """The solver with that much wall time as a guard outside its deterministic budget."""
+    return lambda snapshot, policy: solve(snapshot, policy, guard=Deadline(time.monotonic() + seconds))
 
 
 def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Violation, ...]:

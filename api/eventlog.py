@@ -25,8 +25,15 @@ def newest_number(store: Store, known: int = 0) -> int:
     return low
 
 
-def entries(store: Store, after: int = 0) -> Iterator[StoredEvent]:
-    """All entries after a number, oldest first."""
-    while page := store.events(after=after, limit=_PAGE):
+def entries(store: Store, after: int = 0, subject: str | None = None) -> Iterator[StoredEvent]:
+    """All entries after a number, oldest first; of one subject where it is given."""
+    while page := store.events(after=after, limit=_PAGE, subject=subject):
         yield from page
         after = page[-1].number
+
+
+def story_of(store: Store, job: str) -> list[StoredEvent]:
+    """The entries about a job; of its checkpoints, which may be thousands, only the latest."""
+    told = list(entries(store, subject=f"job {job}"))
+    latest = next((entry for entry in reversed(told) if entry.kind == "gang_progress"), None)
+    return [entry for entry in told if entry.kind != "gang_progress" or entry is latest]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..adapters.ports import Clock, Lease, RoundRecord, Store
@@ -34,22 +32,6 @@ MAX_DUMPS = 50
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The solver's guard: wall time left until `at` on the monotonic clock."""
-
-    at: float
-
-    def remaining_s(self) -> float:
-        """Seconds left."""
-        return self.at - time.monotonic()
-
-
-def guarded_solve(snapshot: Snapshot, policy: Policy) -> Decision:
-    """The solver with the wall clock as a guard outside its deterministic budget."""
-    return engine.solve(snapshot, policy, guard=Deadline(time.monotonic() + GUARD_S))
-
-
 def run_loop(
     store: Store,
     policy: Policy,
@@ -59,10 +41,11 @@ def run_loop(
     interval_s: int,
     replay_dir: Path,
     stop: Callable[[], bool],
-    solver: engine.Solver = guarded_solve,
+    solver: engine.Solver | None = None,
     verifier: engine.Verifier = engine.verify,
 ) -> None:
     """Leads whenever the lease can be had, until `stop()`; stands by otherwise. `holder` names this process."""
+    solver = solver or engine.guarded(GUARD_S)
     previous: RoundRecord | None = None
     report = dump_to(replay_dir)
     seen = newest_number(store)

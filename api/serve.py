@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-import httpx
-
 from ..adapters.clock import SystemClock
 from ..adapters.ports import Store
 from ..model.errors import InvalidInput
@@ -72,7 +70,7 @@ def _run(settings: Settings, supervisor: Supervisor, stop: threading.Event, out:
     deadline = time.monotonic() + READY_WAIT_S
     while not stop.wait(TEND_S):
         supervisor.tend()
-        if not announced and (_answers(settings) or time.monotonic() > deadline):
+        if not announced and (wiring.answers(settings) or time.monotonic() > deadline):
             announced = True
             print(f"Phalanx serves {settings.url}  (data: {settings.data_dir}; Ctrl-C stops it)", file=out, flush=True)
 
@@ -164,10 +162,3 @@ def _check_port(settings: Settings) -> None:
             raise InvalidInput(
                 "port", f"{settings.host}:{settings.port} cannot be listened on: {fault.strerror}", "a free port"
             ) from None
-
-
-def _answers(settings: Settings) -> bool:
-    try:
-        return httpx.get(f"{settings.url}/healthz", timeout=1.0, trust_env=False).is_success
-    except httpx.HTTPError:
-        return False

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.ports import RoundRecord, Store, StoredEvent
+from ..model.errors import NotFound
 from ..model.host import MILLI, HostState
 from ..model.ids import JobId
 from ..model.job_state import JobState
@@ -98,6 +99,13 @@ class Tally:
             self._gpu_milli[job] = self._store.job(JobId(job)).job.gpu_milli
         return self._gpu_milli[job]
 
+    def _state(self, job: str) -> JobState | None:
+        try:
+            return self._store.job(JobId(job)).state
+        except NotFound:
+            # The log also has what executors told of jobs of another store.
+            return None
+
     def _feed_rounds(self) -> None:
         known, before = max(self._rounds, default=0), None
         fresh: dict[int, RoundRecord] = {}
@@ -114,7 +122,7 @@ class Tally:
         live = {record.id: record.state for record in self._store.snapshot(now_s).jobs}
         for job, state in self._ended.items():
             if state is None and job not in live:
-                self._ended[job] = self._store.job(JobId(job)).state
+                self._ended[job] = self._state(job)
         ended = [state for job, state in self._ended.items() if state is not None and job not in live]
         held = self._held_sum + sum(self._gpus(job) * max(0, now_s - at_s) for (job, _), at_s in self._held.items())
         rounds = self._rounds.values()

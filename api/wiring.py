@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
+
 from ..adapters.ports import Clock, Store
 from ..model.errors import InvalidInput
 from ..model.ids import SiteId
@@ -67,7 +69,7 @@ def child_specs(settings: Settings, sites: Sequence[SiteId]) -> list[ChildSpec]:
     else:
         specs += [_spec("adapter", site) for site in sites]
     if settings.agents and not given:
-        specs.append(_spec("agents"))
+        specs.append(_spec("agents", ready=lambda: answers(settings)))
     return specs
 
 
@@ -100,6 +102,14 @@ def executor_for(settings: Settings, site: SiteId, store: Store, clock: Clock) -
         # The cards of a local cluster are pretended: there is nothing to ask about them.
         gpus=NvmlLibrary if settings.ray else None,
     )
+
+
+def answers(settings: Settings) -> bool:
+    """Whether the API of this service answers."""
+    try:
+        return httpx.get(f"{settings.url}/healthz", timeout=1.0, trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def ray_address(settings: Settings, site: SiteId) -> str:

@@ -13,6 +13,7 @@ from ...model.snapshot import JobRecord
 from .. import convert, schemas
 from ..body import JOB, SMALL, JsonBody, read_as
 from ..context import Context, Ctx
+from ..eventlog import story_of
 from ..logs import tail_lines
 from ..problems import Problem
 from ..submit import job_of, submit_job
@@ -154,7 +155,7 @@ def logs(
 def view(ctx: Context, record: JobRecord) -> schemas.JobView:
     """The job in full, as the routes and the page of a job show it."""
     why = _why(record, convert.reasons(ctx.newest_round()))
-    return convert.job(record, ctx.clock.now_s(), why, ctx.store.events(subject=f"job {record.id}", limit=500))
+    return convert.job(record, ctx.clock.now_s(), why, story_of(ctx.store, record.id))
 
 
 def _why(record: JobRecord, why: dict[str, schemas.ReasonView]) -> schemas.ReasonView | None:

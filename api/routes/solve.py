@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -14,9 +15,13 @@ from ...model.snapshot import Snapshot
 from .. import schemas
 from ..body import SOLVE, JsonBody, read_as
 from ..context import Ctx
+from ..problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["solve"])
 MAX_BUDGET_MS = 60_000
+PATIENCE_S = 30.0
+# More at once would only slow each other, and the rest of the API, down.
+_SEATS = threading.BoundedSemaphore(2)
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -36,8 +41,13 @@ def solve(ctx: Ctx, body: Annotated[Any, Depends(JsonBody(SOLVE))]) -> schemas.D
     snapshot = _document("snapshot", request.snapshot, Snapshot)
     policy = ctx.policy if request.policy is None else _document("policy", request.policy, Policy)
     budget_ms = min(policy.solve.budget_ms, MAX_BUDGET_MS)
-    decision = ctx.solve(snapshot, replace(policy, solve=replace(policy.solve, budget_ms=budget_ms)))
-    return codec.document(decision)
+    policy = replace(policy, solve=replace(policy.solve, budget_ms=budget_ms))
+    if not _SEATS.acquire(timeout=PATIENCE_S):
+        raise Problem(503, "other rounds are being solved; try again later", headers={"Retry-After": "10"})
+    try:
+        return codec.document(ctx.solve(snapshot, policy))
+    finally:
+        _SEATS.release()
 
 
 def _document(field: str, data: Any, expected: type) -> Any:

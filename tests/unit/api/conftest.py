@@ -212,7 +212,9 @@ class Client:
     def request(self, method, url, **more):
         async def call():
             transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://phalanx", headers=self._headers) as http:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost", headers=self._headers
+            ) as http:
                 return await http.request(method, url, **more)
 
         return asyncio.run(call())

@@ -55,3 +55,27 @@ def test_a_browser_reads_and_cannot_write(guarded):
 def test_health_is_open(guarded):
     assert guarded.get("/healthz").status_code == 200
     assert guarded.get("/readyz").status_code == 503
+
+
+def test_foreign_pages_may_not_write(client):
+    foreign = {"Origin": "http://evil.example"}
+    assert client.post("/v1/jobs", json=JOB, headers=foreign).status_code == 403
+    assert client.post("/v1/hosts/n1/cordon", headers=foreign).status_code == 403
+    assert client.post("/v1/hosts/n1/cordon", headers={"Origin": "null"}).status_code == 403
+    assert client.post("/v1/hosts/n1/cordon", headers={"Origin": "http://localhost"}).status_code == 200
+
+
+def test_a_body_without_a_type_is_not_taken(client):
+    assert client.post("/v1/jobs", content=b'{"name": "x"}').status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("127.0.0.1:8642", 200), ("localhost", 200), ("[::1]:8642", 200), ("evil.example:8642", 403)]
+)
+def test_without_a_token_only_names_of_this_machine_answer(client, host, status):
+    assert client.get("/v1/jobs", headers={"Host": host}).status_code == status
+
+
+def test_with_a_token_any_name_answers(guarded):
+    headers = {"Host": "phalanx.example", "Authorization": "Bearer s3cret"}
+    assert guarded.get("/v1/jobs", headers=headers).status_code == 200

@@ -207,3 +207,17 @@ def test_the_api_describes_itself(client):
         for operation in path.values():
             assert operation["summary"]
             assert operation["description"]
+
+
+def test_what_is_told_of_unknown_jobs_does_not_count(client, store, clock):
+    store.append([GangReleased(id="x", at_s=clock.now_s(), job="ghost", attempt=1)], now_s=clock.now_s())
+    assert client.get("/v1/summary").json()["states"] == {}
+
+
+def test_of_many_checkpoints_the_story_tells_the_latest(client, kit, store, clock):
+    from phalanx.model.event import GangProgress
+
+    store.submit(kit.job("j1"), now_s=clock.now_s())
+    told = [GangProgress(id=f"p{n}", at_s=clock.now_s(), job="j1", attempt=0, saved_work_s=n) for n in range(5)]
+    store.append(told, now_s=clock.now_s())
+    assert [entry["kind"] for entry in client.get("/v1/jobs/j1").json()["story"]] == ["submitted", "gang_progress"]
