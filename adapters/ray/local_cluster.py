@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,9 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _settings(self) -> Any:
-        """Ray's nodes inherit the environment; ours is restored after."""
+        """Ray's nodes inherit the environment; ours is restored after, and so is the handler of SIGTERM."""
         compat.prepare()
+        terminate = signal.getsignal(signal.SIGTERM)
         before = {key: os.environ.get(key) for key in self._environment}
         os.environ.update(self._environment)
         try:
@@ -98,3 +100,5 @@ class LocalCluster:
                     os.environ.pop(key, None)
                 else:
                     os.environ[key] = value
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, terminate)
