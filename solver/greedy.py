@@ -1,4 +1,4 @@
-"""The greedy: a good decision in one pass, level by level, the most valuable gang per GPU first.
+"""The greedy: a good decision level by level, the most valuable gang per GPU first.
 
 It backfills everything: what does not fit is passed over, and all behind it is still tried.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Callable
 
 from ..model.decision import Start
 from ..model.ids import TeamId
@@ -14,37 +15,58 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import candidates
+from .goals import values
 from .order import Order, order
 from .placing import Placer
 
 _PRECISION = 1_000_000
 """Values per milli-GPU are compared in millionths of a hundredth."""
 
+_BOTH_ORDERS = 3_000_000
+"""Candidates x hosts up to which both orders are tried."""
+
+Worth = Callable[[JobRecord, Order, int], int]
+"""What starting a gang next is worth for each milli-GPU, given the milli-GPU that its team starts before it."""
+
 
 def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
     """Starts that keep every rule, in the order in which they were chosen.
 
-    Within a level the gang goes first whose start adds most to the level's goal per milli-GPU, which falls for a
-    team's next gang as the team is served; among equals, the head of the queue.
+    Within a level the gang goes first that is worth most per milli-GPU, which falls for a team's next gang as the team
+    is served; among equals, the head of the queue. Ranking by the whole gang favours small gangs, ranking by its
+    first GPU large ones: the better outcome is taken, except that a very large round tries only the former.
     """
     waiting = candidates(snapshot)
+    first = _pass(snapshot, policy, waiting, worth)
+    if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS:
+        return first
+    second = _pass(snapshot, policy, waiting, rate)
+    return max((first, second), key=lambda starts: tuple(goal.value for goal in values(snapshot, policy, starts)))
+
+
+def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], value: Worth) -> tuple[Start, ...]:
     placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
     numbers = order(snapshot, policy)
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
     for level in sorted({record.level for record in waiting}, reverse=True):
         queue = [
-            (-worth(record, numbers, served), numbers.place[record.id], record)
+            (
+                -value(record, numbers, served[record.job.team]),
+                -numbers.milli[record.id],
+                numbers.place[record.id],
+                record,
+            )
             for record in waiting
             if record.level == level
         ]
         heapq.heapify(queue)
         while queue:
-            before, place, record = heapq.heappop(queue)
-            now = -worth(record, numbers, served)
+            before, size, place, record = heapq.heappop(queue)
+            now = -value(record, numbers, served[record.job.team])
             # A team's credit only falls, so a gang whose worth is unchanged is still the first of all.
             if now != before:
-                heapq.heappush(queue, (now, place, record))
+                heapq.heappush(queue, (now, size, place, record))
                 continue
             placer.pressure.leaves(record)
             placement = placer.place(record)
@@ -54,9 +76,14 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
     return tuple(starts)
 
 
-def worth(record: JobRecord, numbers: Order, served: Counter[TeamId]) -> int:
-    """What starting the gang next adds to its level's goal for each milli-GPU, in millionths of a hundredth."""
+def worth(record: JobRecord, numbers: Order, started: int) -> int:
+    """The mean over all milli-GPU of the gang, in millionths of a hundredth."""
     milli, curve = numbers.milli[record.id], numbers.curve[record.job.team]
-    started = served[record.job.team]
     credit = curve.credit(started + milli) - curve.credit(started)
     return numbers.weight[record.id] * _PRECISION + credit * _PRECISION // milli
+
+
+def rate(record: JobRecord, numbers: Order, started: int) -> int:
+    """What the gang's first milli-GPU is worth, in millionths of a hundredth."""
+    curve = numbers.curve[record.job.team]
+    return (numbers.weight[record.id] + curve.credit(started + 1) - curve.credit(started)) * _PRECISION

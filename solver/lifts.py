@@ -31,11 +31,12 @@ class Lift:
 
 
 def _without_cpu(request: WorkerRequest) -> WorkerRequest:
-    return replace(request, cpu_milli=0 if request.gpu_milli or request.memory_mib else 1)
+    # A request must ask for something; 1 MiB is next to nothing.
+    return replace(request, cpu_milli=0, memory_mib=request.memory_mib or (0 if request.gpu_milli else 1))
 
 
 def _without_memory(request: WorkerRequest) -> WorkerRequest:
-    return replace(request, memory_mib=0 if request.gpu_milli or request.cpu_milli else 1)
+    return replace(request, memory_mib=0, cpu_milli=request.cpu_milli or (0 if request.gpu_milli else 1))
 
 
 def _without_network(request: WorkerRequest) -> WorkerRequest:

@@ -74,7 +74,7 @@ def wider_layers(job: Job, required: Layer | None) -> Iterator[Variant]:
 
 
 def split_workers(job: Job) -> Iterator[Variant]:
-    """The same GPUs as twice, four times ... as many workers with fewer GPUs each."""
+    """The same GPUs as twice, four times ... as many workers with fewer GPUs each, on several hosts if need be."""
     for role in job.roles:
         gpus = role.request.whole_gpus
         if role.parallelism is not None or gpus < 2:
@@ -82,8 +82,9 @@ def split_workers(job: Job) -> Iterator[Variant]:
         for parts in range(2, gpus + 1):
             if gpus % parts == 0:
                 request = _part(role.request, parts)
-                text = f"as {role.count * parts} workers with {_gpus(request)} each instead of {role.count} with {gpus}"
-                yield Variant(text, _with_role(job, replace(role, count=role.count * parts, request=request)))
+                split = _with_role(job, replace(role, count=role.count * parts, request=request))
+                text = f"as {role.count * parts} workers with {_gpus(request)} each on several hosts"
+                yield Variant(text, split if job.topology else wider(split, Layer.SITE))
 
 
 def fewer_gpus(job: Job) -> Iterator[Variant]:
