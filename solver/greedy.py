@@ -25,8 +25,8 @@ _PRECISION = 1_000_000
 _BOTH_ORDERS = 3_000_000
 """Candidates x hosts up to which both orders are tried."""
 
-Worth = Callable[[JobRecord, Order, int], int]
-"""What starting a gang next is worth for each milli-GPU, given the milli-GPU that its team starts before it."""
+Rank = Callable[[JobRecord, Order, int], tuple[int, int]]
+"""What starting a gang next is worth, given the milli-GPU that its team starts before it; more goes first."""
 
 
 def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
@@ -44,29 +44,23 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
     return max((first, second), key=lambda starts: tuple(goal.value for goal in values(snapshot, policy, starts)))
 
 
-def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], value: Worth) -> tuple[Start, ...]:
+def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank) -> tuple[Start, ...]:
     placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
     numbers = order(snapshot, policy)
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
     for level in sorted({record.level for record in waiting}, reverse=True):
-        queue = [
-            (
-                -value(record, numbers, served[record.job.team]),
-                -numbers.milli[record.id],
-                numbers.place[record.id],
-                record,
-            )
-            for record in waiting
-            if record.level == level
-        ]
-        heapq.heapify(queue)
+        queue: list[tuple[int, int, int, JobRecord]] = []
+        for record in waiting:
+            if record.level == level:
+                first = rank(record, numbers, served[record.job.team])
+                heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
         while queue:
-            before, size, place, record = heapq.heappop(queue)
-            now = -value(record, numbers, served[record.job.team])
-            # A team's credit only falls, so a gang whose worth is unchanged is still the first of all.
+            *before, place, record = heapq.heappop(queue)
+            now = [-part for part in rank(record, numbers, served[record.job.team])]
+            # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
             if now != before:
-                heapq.heappush(queue, (now, size, place, record))
+                heapq.heappush(queue, (now[0], now[1], place, record))
                 continue
             placer.pressure.leaves(record)
             placement = placer.place(record)
@@ -76,14 +70,15 @@ def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], va
     return tuple(starts)
 
 
-def worth(record: JobRecord, numbers: Order, started: int) -> int:
-    """The mean over all milli-GPU of the gang, in millionths of a hundredth."""
+def worth(record: JobRecord, numbers: Order, started: int) -> tuple[int, int]:
+    """The mean over all milli-GPU of the gang, in millionths of a hundredth; equals in the order of the queue."""
     milli, curve = numbers.milli[record.id], numbers.curve[record.job.team]
     credit = curve.credit(started + milli) - curve.credit(started)
-    return numbers.weight[record.id] * _PRECISION + credit * _PRECISION // milli
+    return numbers.weight[record.id] * _PRECISION + credit * _PRECISION // milli, 0
 
 
-def rate(record: JobRecord, numbers: Order, started: int) -> int:
-    """What the gang's first milli-GPU is worth, in millionths of a hundredth."""
+def rate(record: JobRecord, numbers: Order, started: int) -> tuple[int, int]:
+    """What the gang's first milli-GPU is worth, in hundredths; of equals the largest."""
     curve = numbers.curve[record.job.team]
-    return (numbers.weight[record.id] + curve.credit(started + 1) - curve.credit(started)) * _PRECISION
+    credit = curve.credit(started + 1) - curve.credit(started)
+    return numbers.weight[record.id] + credit, numbers.milli[record.id]
