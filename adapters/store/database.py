@@ -74,10 +74,13 @@ def unavailable(url: URL, error: Exception) -> StoreUnavailable:
 def _open_sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise InvalidInput("store", "a SQLite store needs a file", EXPECTED)
+    path = Path(url.database)
     try:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # For its owner only: jobs carry environment variables, and people put secrets there.
+        path.touch(mode=0o600, exist_ok=True)
     except OSError as error:
-        raise StoreUnavailable(f"the folder of {url.database} cannot be made: {error.strerror}") from None
+        raise StoreUnavailable(f"the database {path} cannot be made: {error.strerror}") from None
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

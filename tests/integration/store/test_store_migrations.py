@@ -16,6 +16,7 @@ from phalanx.adapters.store.database import open_engine, writing
 from phalanx.adapters.store.migrate import config
 from phalanx.adapters.store.sql import open_store
 from phalanx.model.errors import InvalidInput, StoreUnavailable
+from phalanx.model.job import KeyValue
 
 
 def test_migrations_build_the_schema_of_the_tables(database) -> None:
@@ -112,7 +113,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path) -> None:
     with pytest.raises(StoreUnavailable, match=r"p\.db cannot be used: file is not a database"):
         open_store(f"sqlite:///{tmp_path}/p.db")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnavailable, match=r"the folder of .*file/p\.db cannot be made"):
+    with pytest.raises(StoreUnavailable, match=r"the database .*file/p\.db cannot be made"):
         open_store(f"sqlite:///{tmp_path}/file/p.db")
 
 
@@ -124,6 +125,29 @@ def test_sqlite_runs_as_a_service_needs_it(tmp_path) -> None:
         }
     engine.dispose()
     assert asked == {"journal_mode": "wal", "foreign_keys": 1}
+
+
+def test_a_full_disk_loses_nothing_that_was_told(tmp_path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/p.db")
+    world = World(store)
+    with store.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}")
+    told = []
+
+    def fill() -> None:
+        for number in range(1000):
+            world.submit(f"j{number}", labels=(KeyValue(key="note", value="x" * 500),))
+            told.append(f"j{number}")
+
+    with pytest.raises(StoreUnavailable, match="full"):
+        fill()
+    assert told
+    assert [record.id for record in reversed(store.jobs(limit=1000).jobs)] == told
+    with store.engine.connect() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1000}")
+    world.submit(f"j{len(told)}")
+    store.close()
 
 
 def test_a_database_that_stays_locked_is_an_error_in_words(tmp_path, monkeypatch) -> None:
@@ -161,4 +185,16 @@ def test_a_writer_that_hangs_does_not_stop_the_others_for_ever(empty_postgres, m
     with writing(store.engine), pytest.raises(StoreUnavailable, match="lock timeout"):
         world.submit("j1")
     assert world.submit("j1").version == 1
+    store.close()
+
+
+def test_a_sqlite_store_is_read_by_its_owner_only(tmp_path) -> None:
+    """Jobs carry environment variables, and people put secrets there."""
+    store = open_store(f"sqlite:///{tmp_path}/p.db")
+    World(store)
+    assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("p.db*") if path.suffix != ".lock"} == {
+        "p.db": 0,
+        "p.db-wal": 0,
+        "p.db-shm": 0,
+    }
     store.close()
