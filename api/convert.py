@@ -11,7 +11,7 @@ from ..model.decision import GoalResult, Reason
 from ..model.host import MILLI, Host
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord
-from . import engine, schemas
+from . import engine, schemas, schemas_rounds
 from .story import story_entry
 from .usage import HostUsage
 
@@ -130,9 +130,9 @@ def host(value: Host, usage: HostUsage) -> schemas.HostView:
     )
 
 
-def goal(value: GoalResult) -> schemas.GoalView:
+def goal(value: GoalResult) -> schemas_rounds.GoalView:
     """One goal."""
-    return schemas.GoalView(
+    return schemas_rounds.GoalView(
         name=value.name,
         unit=value.unit,
         value=value.value,
@@ -143,14 +143,14 @@ def goal(value: GoalResult) -> schemas.GoalView:
     )
 
 
-def round_view(record: RoundRecord) -> schemas.RoundView:
+def round_view(record: RoundRecord) -> schemas_rounds.RoundView:
     """A round of a list."""
-    return schemas.RoundView(**_round_fields(record))
+    return schemas_rounds.RoundView(**_round_fields(record))
 
 
-def round_detail(record: RoundRecord) -> schemas.RoundDetail:
+def round_detail(record: RoundRecord) -> schemas_rounds.RoundDetail:
     """A round in full."""
-    return schemas.RoundDetail(
+    return schemas_rounds.RoundDetail(
         **_round_fields(record), reasons=reasons(record), decision=codec.document(record.decision)
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ..adapters.ports import Clock, Lease, RoundRecord, Store
@@ -29,6 +30,7 @@ QUIET = frozenset({"agent_report", "gang_progress", "gang_reserved", "gang_runni
 """Entries of the log after which nothing new can be placed, so that no round is due."""
 
 MAX_DUMPS = 50
+MOST_AT_ONCE = 3
 log = logging.getLogger(__name__)
 
 
@@ -45,33 +47,33 @@ def run_loop(
     verifier: engine.Verifier = engine.verify,
 ) -> None:
     """Leads whenever the lease can be had, until `stop()`; stands by otherwise. `holder` names this process."""
-    solver = solver or engine.guarded(GUARD_S)
+    decide = partial(
+        run_round,
+        store,
+        policy,
+        clock,
+        solver=solver or engine.guarded(GUARD_S),
+        verifier=verifier,
+        report=dump_to(replay_dir),
+    )
     previous: RoundRecord | None = None
-    report = dump_to(replay_dir)
     seen = newest_number(store)
     lease: Lease | None = None
+    conflicts = 0
     while not stop():
         lease = store.acquire(LEASE, holder, ttl_s=LEASE_TTL_S, now_s=clock.now_s())
         if lease is None:
             clock.sleep(1.0)
             continue
         try:
-            record = run_round(
-                store,
-                policy,
-                clock,
-                lease.term,
-                solver=solver,
-                verifier=verifier,
-                report=report,
-                previous=previous,
-            )
+            record = decide(term=lease.term, previous=previous)
         except StaleTerm:
             log.warning("another scheduler leads now; standing by")
             continue
         previous = record if record.number else previous
-        # A refused commit means that the world moved: look again at once.
-        wait_s = 0.0 if record.outcome == "conflict" else float(interval_s)
+        # A refused commit means that the world moved: look again at once, unless it is refused time after time.
+        conflicts = conflicts + 1 if record.outcome == "conflict" else 0
+        wait_s = 0.0 if 0 < conflicts <= MOST_AT_ONCE else float(interval_s)
         seen = wait_for_news(store, clock, seen, wait_s, stop)
     if lease is not None:
         store.release(lease)

@@ -13,7 +13,7 @@ from ..model.errors import NotFound
 from ..model.host import MILLI, HostState
 from ..model.ids import JobId
 from ..model.job_state import JobState
-from . import schemas
+from . import schemas_rounds
 from .eventlog import entries
 from .story import parsed
 
@@ -65,7 +65,7 @@ class Tally:
         self._ended: dict[str, JobState | None] = {}
         self._rounds: dict[int, RoundRecord] = {}
 
-    def summary(self, now_s: int) -> schemas.SummaryView:
+    def summary(self, now_s: int) -> schemas_rounds.SummaryView:
         """The sums as of now."""
         with self._lock:
             for entry in entries(self._store, self._after):
@@ -118,7 +118,7 @@ class Tally:
         kept = sorted({**self._rounds, **fresh}.items())[-RECENT_ROUNDS:]
         self._rounds = dict(kept)
 
-    def _view(self, now_s: int) -> schemas.SummaryView:
+    def _view(self, now_s: int) -> schemas_rounds.SummaryView:
         live = {record.id: record.state for record in self._store.snapshot(now_s).jobs}
         for job, state in self._ended.items():
             if state is None and job not in live:
@@ -126,7 +126,7 @@ class Tally:
         ended = [state for job, state in self._ended.items() if state is not None and job not in live]
         held = self._held_sum + sum(self._gpus(job) * max(0, now_s - at_s) for (job, _), at_s in self._held.items())
         rounds = self._rounds.values()
-        return schemas.SummaryView(
+        return schemas_rounds.SummaryView(
             now_s=now_s,
             since_s=self._capacity.since_s if self._capacity.since_s is not None else now_s,
             states=dict(sorted(Counter(str(state) for state in [*live.values(), *ended]).items())),
@@ -138,11 +138,11 @@ class Tally:
         )
 
 
-def _waits(waits: list[int]) -> schemas.WaitsView:
+def _waits(waits: list[int]) -> schemas_rounds.WaitsView:
     if not waits:
-        return schemas.WaitsView(jobs=0, mean_s=0, p50_s=0, p90_s=0)
+        return schemas_rounds.WaitsView(jobs=0, mean_s=0, p50_s=0, p90_s=0)
     mean_s = sum(waits) // len(waits)
-    return schemas.WaitsView(jobs=len(waits), mean_s=mean_s, p50_s=_at(waits, 50), p90_s=_at(waits, 90))
+    return schemas_rounds.WaitsView(jobs=len(waits), mean_s=mean_s, p50_s=_at(waits, 50), p90_s=_at(waits, 90))
 
 
 def _at(rising: list[int], percent: int) -> int:
@@ -150,8 +150,8 @@ def _at(rising: list[int], percent: int) -> int:
     return rising[max(0, math.ceil(len(rising) * percent / 100) - 1)]
 
 
-def _allocation(held_milli_s: int, capacity_milli_s: int) -> schemas.AllocationView:
+def _allocation(held_milli_s: int, capacity_milli_s: int) -> schemas_rounds.AllocationView:
     share = held_milli_s * 1000 // capacity_milli_s if capacity_milli_s else 0
-    return schemas.AllocationView(
+    return schemas_rounds.AllocationView(
         held_gpu_s=held_milli_s // MILLI, capacity_gpu_s=capacity_milli_s // MILLI, share_milli=share
     )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def test_jobs_finish_although_every_process_is_killed_in_turn(service):
     service.start()
-    assert set(service.workers()) == {"api", "loop", "adapter north", "adapter south", "agents"}
+    service.until(lambda: set(service.workers()) == {"api", "loop", "adapter north", "adapter south", "agents"})
     jobs = [service.submit(f"job{number}", gpus=2) for number in range(4)]
     for name in ("loop", "adapter north", "api", "agents", "adapter south"):
         before = service.workers()[name]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from phalanx.adapters.ports import CommitOutcome
 from phalanx.api.loop import QUIET, dump_to, run_loop, wait_for_news
 from phalanx.api.round import KEEP_EVERY_S, run_round
 from phalanx.model import codec
@@ -177,3 +178,20 @@ def test_news_end_the_wait(store, clock, submit):
     assert 1 <= clock.now_s() - before <= 3
     assert "submitted" not in QUIET
     assert "gang_released" not in QUIET
+
+
+def test_refused_commits_do_not_spin(store, clock, brain, submit, tmp_path, monkeypatch):
+    submit("j1")
+    monkeypatch.setattr(store, "commit", lambda *_, **__: CommitOutcome(committed=False, conflicts=("job j1",)))
+    rounds = []
+
+    def solver(snapshot, policy):
+        rounds.append(snapshot.now_s - begun)
+        return brain.solve(snapshot, policy)
+
+    begun = clock.now_s()
+    parts = {"holder": "me", "interval_s": 10, "replay_dir": tmp_path, "solver": solver, "verifier": clean}
+    run_loop(store, Policy(), clock, stop=lambda: len(rounds) >= 6, **parts)
+    assert rounds[:4] == [0, 0, 0, 0]
+    assert rounds[4] >= 9
+    assert rounds[5] >= 19
