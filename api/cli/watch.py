@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from .client import Service, job_path
-from .exit_codes import Exit
+from .exit_codes import Exit, Stop
 from .options import print_json
 from .tables import console
 
@@ -16,6 +16,15 @@ POLL_S = 0.5
 
 def wait_for_end(service: Service, job: str, as_json: bool) -> int:
     """Returns OK if the job succeeded, NO if it ended otherwise. Ctrl-C ends the waiting, not the job."""
+    try:
+        return _follow(service, job, as_json)
+    except KeyboardInterrupt:
+        raise Stop(
+            Exit.INTERRUPTED, f"{job} goes on; `phalanx job {job}` looks at it, `phalanx cancel` ends it"
+        ) from None
+
+
+def _follow(service: Service, job: str, as_json: bool) -> int:
     out = console(stderr=True)
     told = ""
     while True:

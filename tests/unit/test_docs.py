@@ -9,10 +9,12 @@ import pytest
 
 from phalanx.api.cli.root import COMMANDS
 from phalanx.api.cli.submit_options import FLAGS
-from phalanx.api.jobfile import KEYS, job_from_dict
+from phalanx.api.fleet import load_fleet
+from phalanx.api.jobfile import KEYS, job_from_dict, load_jobfile
 from phalanx.api.jobfile_yaml import load_yaml
 from phalanx.model.codec import loads
-from phalanx.model.snapshot import Snapshot
+from phalanx.model.policy import Policy
+from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.solve import solve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,8 +38,6 @@ def test_the_example_file_is_that_of_the_readme() -> None:
     exec(code, values)
     snapshot = loads((ROOT / "examples" / "snapshot.json").read_text(), Snapshot)
     assert snapshot == values["snapshot"]
-    from phalanx.model.policy import Policy
-
     assert solve(snapshot, Policy()) == values["decision"]
 
 
@@ -58,6 +58,15 @@ def test_the_examples_of_job_files_are_jobs() -> None:
     assert examples
     for text in examples:
         assert job_from_dict(load_yaml(text.encode())).command is not None
+
+
+def test_the_example_fleet_holds_the_example_job() -> None:
+    fleet = load_fleet(ROOT / "examples" / "fleet.toml")
+    job = load_jobfile(ROOT / "examples" / "job.yaml")
+    record = JobRecord(job=job, submitted_s=0)
+    parts = {"sites": fleet.sites, "hosts": fleet.hosts, "teams": fleet.teams}
+    decision = solve(Snapshot(now_s=1, jobs=(record,), **parts), Policy())
+    assert [start.job for start in decision.starts] == [job.id]
 
 
 def test_every_command_and_sbatch_flag_is_told() -> None:

@@ -191,6 +191,16 @@ def test_wait_tells_the_end(phalanx, store, monkeypatch) -> None:
     assert "is cancelled" in told.err
 
 
+def test_ctrl_c_ends_the_waiting_and_not_the_job(phalanx, store, monkeypatch) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("phalanx.api.cli.watch.time.sleep", interrupt)
+    told = phalanx("submit", "--wait", "-A", "vision", "--gpus", "1", "--", "x")
+    assert (told.code, "goes on" in told.err) == (130, True)
+    assert store.jobs().jobs[0].state == "queued"
+
+
 def test_no_service_is_exit_code_3(bare) -> None:
     told = bare("submit", "--url", "http://127.0.0.1:9", "--gpus", "1", "--", "x")
     assert (told.code, "phalanx serve" in told.err.replace("\n", " ")) == (3, True)
