@@ -14,7 +14,7 @@ from ..model.policy import ObjectivePolicy
 from .books import Books, HostBook
 from .demand import Confinement, card_takes
 from .pressure import Pressure
-from .rooms import Path, Rooms, Tree, depth
+from .rooms import ANY_NUMBER, Path, Rooms, Tree, depth
 
 _MOST_COMBINATIONS = 64
 """Choices of a GPU type for each role that are looked at; only gangs of many roles have more."""
@@ -79,8 +79,16 @@ class Options:
         self._milli = sum(role.gpu_milli for role in shape.roles)
         self._cost: dict[Types, dict[Path, Cost]] = {types: {} for types in self._loss}
         self._seen = len(books.changed)
-        for node in {path[:end] for path in tree.host for end in self._depths}:
-            self._refresh(node)
+        self._needs = {
+            types: [
+                (role.count, rooms[name]) for role, name, rooms in zip(shape.roles, types, self._rooms, strict=True)
+            ]
+            for types in self._loss
+        }
+        for types, needs in self._needs.items():
+            for node in needs[0][1].nodes():
+                if len(node) in self._depths:
+                    self._refresh(types, node)
 
     def best(self, number: int, pressure: Pressure) -> list[tuple[Types, Path]]:
         """The best options now, at most `number`: least pressure on gangs without a choice, then the cheapest."""
@@ -123,26 +131,30 @@ class Options:
             for room in rooms.values():
                 room.catch_up()
         for node in {self._tree.path[name][:end] for name in moved for end in self._depths}:
-            self._refresh(node)
+            for types in self._loss:
+                self._refresh(types, node)
 
-    def _refresh(self, node: Path) -> None:
-        host = self._tree.host.get(node)
-        for types, loss in self._loss.items():
-            slack = self._slack(types, node)
-            cost = None
-            if slack >= 0:
-                cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
-            if cost is None:
-                self._cost[types].pop(node, None)
-            else:
-                self._cost[types][node] = cost
+    def _refresh(self, types: Types, node: Path) -> None:
+        slack = self._slack(types, node)
+        cost = None
+        if slack >= 0:
+            host = self._tree.host.get(node)
+            loss = self._loss[types]
+            cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
+        if cost is None:
+            self._cost[types].pop(node, None)
+        else:
+            self._cost[types][node] = cost
 
     def _slack(self, types: Types, node: Path) -> int:
         """Workers that would still fit of the role that has least to spare; negative where one lacks room."""
-        return min(
-            rooms[name][node] - role.count
-            for role, name, rooms in zip(self._shape.roles, types, self._rooms, strict=True)
-        )
+        least = ANY_NUMBER
+        for count, rooms in self._needs[types]:
+            spare = rooms[node] - count
+            if spare < 0:
+                return -1
+            least = min(least, spare)
+        return least
 
     def _wide(self, loss: int, slack: int, node: Path) -> Cost:
         """A domain of several hosts: what it does not confine further is expected to spread over two domains."""
