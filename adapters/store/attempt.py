@@ -84,7 +84,7 @@ def _exited(record: JobRecord, event: GangExited, policy: Policy, at_s: int) -> 
     workers = len(record.placement.workers) if record.placement else 0
     complete = len(codes) == workers and failing is None
     if complete or (codes and failing is None and event.lost_host is None):
-        return replace(stop(record, StopCause.FINISHED, at_s, event.cause), exit_code=0)
+        return replace(stop(record, StopCause.FINISHED, at_s, "finished"), exit_code=0)
     if event.lost_host is not None or not codes:
         lost = f"host {event.lost_host} was lost" if event.lost_host else "the executor lost the gang"
         text = f"{lost}: {event.cause}" if event.cause else lost

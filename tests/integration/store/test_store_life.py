@@ -96,7 +96,8 @@ def test_success_during_a_cut_of_the_network_is_success(world: World) -> None:
     world.run("j1", ["a1", "a2"])
     world.exited("j1", [0, 0], lost_host="a2")
     world.released("j1")
-    assert (world.state("j1"), world.store.job("j1").attempt) == (JobState.SUCCEEDED, 1)
+    record = world.store.job("j1")
+    assert (record.state, record.attempt, record.message) == (JobState.SUCCEEDED, 1, "finished")
 
 
 def test_a_lost_host_requeues_with_the_age_until_restarts_run_out(world: World) -> None:
