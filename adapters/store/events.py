@@ -8,7 +8,6 @@ from ...model.codec import dumps, tag
 from ...model.event import AgentReport, Event, GangEvent, GangExited, GangStartFailed, HostChanged
 from ...model.host import Strike
 from ...model.ids import HostId
-from ...model.job_state import JobState
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from . import health
@@ -68,7 +67,7 @@ def _judge_hosts(books: Books, event: GangEvent, old: JobRecord, new: JobRecord,
         blamed = (event.host,)
     elif isinstance(event, GangExited):
         blamed = health.blamed_hosts(old, new, event, policy.failure)
-        if old.state is JobState.RUNNING and not health.ran_fast(new, policy.failure):
+        if health.ran_well(old, new, policy.failure):
             _forgive(books, old)
     for host in blamed:
         row = books.host(host)

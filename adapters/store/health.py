@@ -98,15 +98,19 @@ def forgive(row: HostRow) -> HostRow:
 def blamed_hosts(old: JobRecord, new: JobRecord, event: GangExited, failure: FailurePolicy) -> tuple[HostId, ...]:
     """The hosts of the ranks that failed by themselves within `fast_failure_s` of their start; else none."""
     failed = old.state is JobState.RUNNING and new.stop_cause is StopCause.FAILED
-    if not failed or old.placement is None or not ran_fast(new, failure):
+    if not failed or old.placement is None or not _ran_fast(new, failure):
         return ()
     workers = old.placement.workers
     failing = [end.rank for end in event.exits if end.code not in HARMLESS and end.rank < len(workers)]
     return tuple(dict.fromkeys(workers[rank].host for rank in failing))
 
 
-def ran_fast(record: JobRecord, failure: FailurePolicy) -> bool:
-    """Whether the attempt that stopped just now had run for at most `fast_failure_s`."""
+def ran_well(old: JobRecord, new: JobRecord, failure: FailurePolicy) -> bool:
+    """Whether the attempt that exits now finished, or ran longer than a bad host would have let it."""
+    return old.state is JobState.RUNNING and (new.stop_cause is StopCause.FINISHED or not _ran_fast(new, failure))
+
+
+def _ran_fast(record: JobRecord, failure: FailurePolicy) -> bool:
     return record.started_s is None or record.state_since_s - record.started_s <= failure.fast_failure_s
 
 

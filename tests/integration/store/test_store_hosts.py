@@ -137,13 +137,15 @@ def test_only_the_hosts_of_failing_ranks_are_blamed(world: World) -> None:
     assert [len(world.store.host(h).strikes) for h in ("a1", "a2")] == [0, 1]
 
 
-def test_a_slow_failure_is_no_strike_and_a_good_run_forgives(world: World) -> None:
+@pytest.mark.parametrize(("ran_s", "code"), [(61, 1), (5, 0)])
+def test_a_slow_failure_is_no_strike_and_a_good_run_forgives(world: World, ran_s: int, code: int) -> None:
     world.submit("j1")
     world.plan("j1")
     world.start_failed("j1", host="a1")
     world.released("j1")
     world.submit("j2")
     world.run("j2")
-    world.now += 61
-    world.finish("j2", code=1)
+    assert len(world.store.host("a1").strikes) == 1
+    world.now += ran_s
+    world.finish("j2", code=code)
     assert world.store.host("a1").strikes == ()
