@@ -10,7 +10,6 @@ from ..model.job import Job, Role
 from ..model.topology import Layer
 from .demand import card_takes
 from .empty_fleet import EmptyFleet
-from .rooms import ANY_NUMBER
 from .variants import LAYER_NAME
 
 Cause = Callable[[Job, EmptyFleet], Iterator[Reason]]
@@ -90,14 +89,14 @@ def _host_amounts(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
 def _workers(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """More workers of one role than all allowed sites, or than any one domain that the gang may choose, can hold."""
     for role in job.roles:
-        everywhere = _room(job, role, fleet, [()])
+        everywhere = fleet.room(job, role, [()])
         unit = f"workers of role {role.name}" if len(job.roles) > 1 else "workers"
         if everywhere < role.count:
             yield _reason(job, RuleFamily.CAPACITY, "in the whole fleet", role.count, everywhere, unit)
     layer = fleet.placer.confinement(job).required
     if layer is not None:
         for role in job.roles:
-            best = _room(job, role, fleet, fleet.domains(job))
+            best = fleet.room(job, role)
             if best < role.count:
                 unit = f"workers of role {role.name}" if len(job.roles) > 1 else "workers"
                 family = RuleFamily.CAPACITY if layer is Layer.SITE else RuleFamily.TOPOLOGY
@@ -149,16 +148,6 @@ def _cards(role: Role, host: Host) -> int:
             kind = (gpu.gpu_type, gpu.memory_mib)
             kinds[kind] = kinds.get(kind, 0) + 1
     return max(kinds.values(), default=0)
-
-
-def _room(job: Job, role: Role, fleet: EmptyFleet, domains: list[tuple[str, ...]]) -> int:
-    """The most workers of the role that one of the domains holds, on one GPU type."""
-    sites = fleet.sites(job)
-    most = 0
-    for gpu_type in fleet.placer.types(role):
-        rooms = fleet.placer.rooms(role, job.team, gpu_type, sites)
-        most = max([most, *(rooms[domain] for domain in domains)])
-    return min(most, ANY_NUMBER)
 
 
 def _reason(job: Job, family: RuleFamily, subject: str, asked: int, available: int, unit: str) -> Reason:

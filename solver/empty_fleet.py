@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..model.host import Host, HostState
 from ..model.ids import SiteId
-from ..model.job import Job
+from ..model.job import Job, Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import allowed_sites
-from .layout import tree_path
 from .placing import Placer
 from .rooms import Path, depth
 
@@ -33,11 +33,22 @@ class EmptyFleet:
 
     def fits(self, job: Job) -> bool:
         """Whether the gang is placed there. Exact for gangs of one role; may miss a place for one of several."""
+        if len(job.roles) == 1:
+            return self.room(job, job.roles[0]) >= job.roles[0].count
         record = JobRecord(job=job, submitted_s=0)
         placement = self.placer.place(record)
         if placement is not None:
             self.placer.remove(record, placement)
         return placement is not None
+
+    def room(self, job: Job, role: Role, domains: Iterable[Path] | None = None) -> int:
+        """The most workers of the role, alone, that one of the domains holds on one type; by default the gang's own."""
+        sites, nodes = self.sites(job), list(self.domains(job) if domains is None else domains)
+        most = 0
+        for gpu_type in self.placer.types(role):
+            rooms = self.placer.rooms(role, job.team, gpu_type, sites)
+            most = max([most, *(rooms[node] for node in nodes)])
+        return most
 
     def sites(self, job: Job) -> frozenset[SiteId]:
         """The sites that the gang may run on."""
@@ -51,4 +62,4 @@ class EmptyFleet:
     def domains(self, job: Job) -> list[Path]:
         """The domains of which the gang must choose one."""
         end = depth(self.placer.confinement(job).required)
-        return sorted({tree_path(host)[:end] for host in self.hosts(job)})
+        return [node for node in self.placer.tree(self.sites(job)).rank if len(node) == end]

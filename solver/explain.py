@@ -13,12 +13,13 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .lifts import ANYWHERE, BUSY, LIFTS, Lift
+from .order import order
 from .shortage import reason_of
 from .tips import tips
 from .wording import sentence
 from .worlds import NOW, Worlds
 
-MOST_WORK = 3_000_000
+MOST_WORK = 1_500_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
 
 
@@ -29,9 +30,11 @@ def reasons(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tupl
     """
     explainer = Explainer(snapshot, policy, starts)
     started = {start.job for start in starts}
-    return tuple(
-        explainer.reason(record) for record in snapshot.jobs if record.state in WAITING and record.id not in started
-    )
+    waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
+    place = order(snapshot, policy).place
+    # The head of the queue comes first, so that the work is spent where it is asked about most.
+    found = {record.id: explainer.reason(record) for record in sorted(waiting, key=lambda r: place.get(r.id, -1))}
+    return tuple(found[record.id] for record in waiting)
 
 
 class Explainer:
