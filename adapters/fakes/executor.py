@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...model.event import Event, GangReleased, GangReserved, GangStartFailed, HostChanged
@@ -18,66 +17,17 @@ from ...model.intent import (
     Observation,
     ObservedGang,
     ObservedHost,
-    RankExit,
     ReleaseGang,
     ReserveGang,
     StopGang,
 )
 from ..booking import Booking, booking, misfit
 from ..ports import Clock
+from .script import Script, ScriptedGang
+
+__all__ = ["FakeExecutor", "Script"]
 
 Key = tuple[JobId, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """How an attempt behaves. Times in seconds; `run_s` None runs until stopped.
-
-    `codes` are exit codes by rank (0 where none is given), `stop_code` that of a rank which heeds the warning within
-    `stop_s`. `refused` is why the launch fails; empty: it does not.
-    """
-
-    launch_s: int = 1
-    run_s: int | None = None
-    codes: tuple[int, ...] = ()
-    stop_s: int = 1
-    stop_code: int = 0
-    ignores_warning: bool = False
-    refused: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Gang:
-    intent: Intent
-    script: Script
-    bookings: dict[HostId, Booking]
-    launched_s: int | None = None
-    stop_s: int | None = None
-    grace_s: int = 0
-    lost: HostId | None = None
-    frozen_exits: dict[int, int] = field(default_factory=dict)
-
-    def exits(self, now_s: int) -> tuple[RankExit, ...]:
-        """The ranks that have ended by now."""
-        for rank in range(len(self.intent.placement.workers)):
-            code = self._code(rank, now_s)
-            if code is not None:
-                self.frozen_exits.setdefault(rank, code)
-        return tuple(RankExit(rank=rank, code=code) for rank, code in sorted(self.frozen_exits.items()))
-
-    def _code(self, rank: int, now_s: int) -> int | None:
-        if self.launched_s is None:
-            return None
-        script = self.script
-        up_s = self.launched_s + script.launch_s
-        if script.run_s is not None and now_s >= up_s + script.run_s:
-            return script.codes[rank] if rank < len(script.codes) else 0
-        if self.stop_s is None:
-            return None
-        heeds = not script.ignores_warning and script.stop_s <= self.grace_s
-        if heeds:
-            return script.stop_code if now_s >= self.stop_s + script.stop_s else None
-        return -9 if now_s >= self.stop_s + self.grace_s else None
 
 
 class FakeExecutor:
@@ -94,7 +44,7 @@ class FakeExecutor:
         self._clock = clock
         self._hosts = {host.id: host for host in hosts}
         self._script = script
-        self._gangs: dict[Key, _Gang] = {}
+        self._gangs: dict[Key, ScriptedGang] = {}
         self._dead: set[HostId] = set()
         self._silent: set[HostId] = set()
         self._leaks: dict[HostId, str] = {}
@@ -166,7 +116,7 @@ class FakeExecutor:
     def close(self) -> None:
         """Nothing to disconnect."""
 
-    def _observed(self, gang: _Gang) -> ObservedGang:
+    def _observed(self, gang: ScriptedGang) -> ObservedGang:
         now_s = self._clock.now_s()
         intent = gang.intent
         exits = gang.exits(now_s)
@@ -201,7 +151,7 @@ class FakeExecutor:
                 problem = self._problem(host, asked)
                 if problem:
                     return (self._failed(intent, problem, host),)
-            self._gangs[key] = _Gang(intent=intent, script=self._script(intent), bookings=bookings)
+            self._gangs[key] = ScriptedGang(intent=intent, script=self._script(intent), bookings=bookings)
         job, attempt = key
         return (GangReserved(id=f"{job}/{attempt}/reserved", at_s=self._clock.now_s(), job=job, attempt=attempt),)
 

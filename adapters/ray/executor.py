@@ -14,7 +14,7 @@ from ...model.ids import HostId, JobId, SiteId
 from ...model.intent import Instruction, Intent, LaunchGang, Observation, ReleaseGang, ReserveGang, StopGang
 from ..booking import booking
 from ..ports import Clock, GpuLibrary
-from . import compat, ledger, rank_logs
+from . import actors, compat, ledger, rank_logs
 from .launch import Launch, LaunchFailed
 from .machines import Machines
 from .names import Names
@@ -101,12 +101,9 @@ class RayExecutor:
 
     def _reserve(self, intent: Intent) -> tuple[Event, ...]:
         key = (intent.job.id, intent.attempt)
-        hosts = intent.placement.hosts
-        bundles = {host: ledger.bundle(booked) for host, booked in booking(intent).items()}
-        cards = {
-            host: tuple(sorted({c for w in intent.placement.workers if w.host == host for c in w.gpus}))
-            for host in hosts
-        }
+        booked = booking(intent)
+        bundles = {host: ledger.bundle(one) for host, one in booked.items()}
+        cards = {host: tuple(card for card, _ in one.cards) for host, one in booked.items()}
         known = self._records.get(key)
         if known is None or not (known.launched or known.releasing):
             self._records.put(
@@ -198,8 +195,8 @@ class RayExecutor:
         if launch is not None:
             launch.cancelled.set()
         runners = self._sight.runners(key)
-        asked = {host: compat.call(runner, "stop", self._term, grace_s) for host, runner in runners.items()}
-        for answer in compat.answers(asked, self._waits.answer_s).values():
+        asked = {host: actors.call(runner, "stop", self._term, grace_s) for host, runner in runners.items()}
+        for answer in actors.answers(asked, self._waits.answer_s).values():
             if isinstance(answer, StaleTerm):
                 raise answer
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...model.errors import PhalanxError
 from ...model.ids import HostId
 from ...model.intent import Intent
-from . import compat
+from . import actors
 from .compat import Group
 from .names import Names
 from .runner import Runner
@@ -49,22 +49,22 @@ class Launch:
         hosts = intent.placement.hosts
         runners = {host: self._runner(bundle, host) for bundle, host in enumerate(hosts)}
         first = hosts[0]
-        port = self._answers({first: compat.call(runners[first], "free_port", self.term)})[first]
+        port = self._answers({first: actors.call(runners[first], "free_port", self.term)})[first]
         # All runners are alive before any rank starts: a host that cannot take part costs no work of the others.
-        self._answers({host: compat.call(runner, "status") for host, runner in runners.items()})
+        self._answers({host: actors.call(runner, "status") for host, runner in runners.items()})
         if self.cancelled.is_set():
             raise LaunchFailed("it was stopped before it had started")
         specs = host_specs(intent, self.space, self.folders, (self.addresses[first], port))
-        self._answers({host: compat.call(runners[host], "launch", self.term, specs[host]) for host in hosts})
+        self._answers({host: actors.call(runners[host], "launch", self.term, specs[host]) for host in hosts})
 
     def _runner(self, bundle: int, host: HostId) -> Any:
         intent = self.intent
         job, attempt = intent.job.id, intent.attempt
         arguments = {"job": job, "attempt": attempt, "host": host, "logs": self.folders.on(host).logs}
-        return compat.start_runner(Runner, self.names.runner(job, attempt, host), self.group, bundle, arguments)
+        return actors.start_runner(Runner, self.names.runner(job, attempt, host), self.group, bundle, arguments)
 
     def _answers(self, asked: Mapping[HostId, Any]) -> Mapping[HostId, Any]:
-        answers = compat.answers(asked, self.wait_s)
+        answers = actors.answers(asked, self.wait_s)
         for host, answer in answers.items():
             if isinstance(answer, BaseException):
                 raise LaunchFailed(f"host {host}: {answer}", host) from answer

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.ids import HostId
 from ..ports import GpuLibrary
-from . import compat
+from . import actors
 from .compat import Node
 from .runner import Caretaker
 
@@ -40,10 +40,10 @@ class Machines:
             if self.is_local(node):
                 found[host] = getattr(self._here, method)(*arguments(host))
             else:
-                asked[host] = compat.call(self._caretaker(node), method, *arguments(host))
-        answers = compat.answers(asked, self._wait_s)
+                asked[host] = actors.call(self._caretaker(node), method, *arguments(host))
+        answers = actors.answers(asked, self._wait_s)
         for host, answer in answers.items():
-            if isinstance(answer, compat.ActorGone):
+            if isinstance(answer, actors.ActorGone):
                 self._remote.pop(nodes[host].id, None)
             found[host] = answer
         return found
@@ -55,5 +55,5 @@ class Machines:
 
     def _caretaker(self, node: Node) -> Any:
         if node.id not in self._remote:
-            self._remote[node.id] = compat.start_caretaker(Caretaker, node.id, self._arguments)
+            self._remote[node.id] = actors.start_caretaker(Caretaker, node.id, self._arguments)
         return self._remote[node.id]

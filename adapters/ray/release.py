@@ -12,7 +12,7 @@ from ...model.ids import HostId
 from ...model.intent import ReleaseGang
 from ..ports import Clock
 from ..reconcile import LOST
-from . import compat
+from . import actors, compat
 from .attempt_files import HostStatus
 from .machines import Machines
 from .records import Key, Record, Records
@@ -40,7 +40,7 @@ class Releases:
         if self._still_run(record, stop) and not (overdue or instruction.orphan):
             return ()
         for runner in self._sight.runners(key).values():
-            compat.kill_actor(runner)
+            actors.kill_actor(runner)
         left = self._left_on_hosts(record)
         if left:
             return self._unclean(record, left)
@@ -66,8 +66,8 @@ class Releases:
         """Whether ranks live on a host that is alive; those that nobody has warned are stopped."""
         key = record.key
         living = self._sight.living(record.hosts)
-        asked = {host: compat.call(runner, "status") for host, runner in self._sight.runners(key).items()}
-        answers = compat.answers({host: ref for host, ref in asked.items() if host in living}, self._waits.answer_s)
+        asked = {host: actors.call(runner, "status") for host, runner in self._sight.runners(key).items()}
+        answers = actors.answers({host: ref for host, ref in asked.items() if host in living}, self._waits.answer_s)
         running = [answer for answer in answers.values() if isinstance(answer, HostStatus) and answer.supervised]
         if any(not status.stopping for status in running):
             stop(key, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...model.ids import HostId
 from ...model.intent import Observation, ObservedGang, ObservedHost
-from . import compat, ledger, view
+from . import actors, compat, ledger, view
 from .attempt_files import HostStatus
 from .compat import Group, Node
 from .machines import Machines
@@ -76,7 +76,7 @@ class Sight:
 
     def runners(self, key: Key) -> dict[HostId, Any]:
         """The attempt's runners that Ray knows."""
-        named = compat.actor_names()
+        named = actors.actor_names()
         found: dict[HostId, Any] = {}
         for host in self.hosts_of(key):
             name = self._names.runner(*key, host)
@@ -126,7 +126,7 @@ class Sight:
         found: dict[Key, dict[HostId, Status]] = {key: {} for key in keys}
         asked: dict[str, Any] = {}
         places: dict[str, tuple[Key, HostId]] = {}
-        named = compat.actor_names()
+        named = actors.actor_names()
         for key in keys:
             for host in self.hosts_of(key):
                 name = self._names.runner(*key, host)
@@ -140,10 +140,10 @@ class Sight:
                 places[name] = (key, host)
                 handle = self._handle(name) if name in named else None
                 if handle is not None:
-                    asked[name] = compat.call(handle, "status")
-        answers = compat.answers(asked, self._waits.answer_s)
+                    asked[name] = actors.call(handle, "status")
+        answers = actors.answers(asked, self._waits.answer_s)
         for name, (key, host) in places.items():
-            status = self._status(name, answers.get(name, compat.ActorGone()))
+            status = self._status(name, answers.get(name, actors.ActorGone()))
             if status is None:
                 status = self._from_machine(key, host, nodes[host])
             found[key][host] = status
@@ -154,7 +154,7 @@ class Sight:
         if isinstance(answer, HostStatus):
             self._silent_since.pop(name, None)
             return answer
-        if isinstance(answer, compat.ActorGone):
+        if isinstance(answer, actors.ActorGone):
             self._handles.pop(name, None)
             self._silent_since.pop(name, None)
             return None
@@ -168,7 +168,7 @@ class Sight:
 
     def _handle(self, name: str) -> Any | None:
         if name not in self._handles:
-            self._handles[name] = compat.find_actor(name)
+            self._handles[name] = actors.find_actor(name)
         return self._handles[name]
 
     def _search(self, nodes: Mapping[HostId, Node], groups: Mapping[Key, Group]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.adapters.clock import SystemClock
-from phalanx.adapters.ray import compat, processes
+from phalanx.adapters.ray import actors, compat, processes
 from phalanx.adapters.ray.executor import RayExecutor
 from phalanx.adapters.ray.names import Names
 from phalanx.adapters.ray.specs import Folders
@@ -75,7 +75,7 @@ def test_a_killed_runner_breaks_the_gang_but_its_ranks_may_save(driver, make_int
     intent = make_intent([(0, (0,)), (1, (0,))], SAVE)
     driver.run(intent)
     driver.until(lambda: all_up(driver, intent))
-    compat.kill_actor(compat.find_actor(runner_name(intent, "h1")))
+    actors.kill_actor(actors.find_actor(runner_name(intent, "h1")))
     driver.until(lambda: driver.told(intent, GangReleased))
 
     assert driver.told(intent, GangExited).lost_host == "h1"
@@ -90,7 +90,7 @@ def test_exit_codes_outlive_the_runner(driver, make_intent) -> None:
     while driver.phase(intent) is not GangPhase.EXITED:
         pass
     for host in ("h0", "h1"):
-        compat.kill_actor(compat.find_actor(runner_name(intent, host)))
+        actors.kill_actor(actors.find_actor(runner_name(intent, host)))
     gang = driver.gang(intent)
     assert (gang.phase, [exit_.code for exit_ in gang.exits]) == (GangPhase.EXITED, [0, 7])
 
@@ -196,7 +196,7 @@ def test_hosts_on_other_machines_are_asked_through_ray(
     running = make_intent([(1, (0,))], "print('on', flush=True); import time; time.sleep(600)")
     driver.run(running)
     driver.until(lambda: far.logs(running.job.id, 1, 0, tail=1) == ("on",))
-    compat.kill_actor(compat.find_actor(runner_name(running, "h1")))
+    actors.kill_actor(actors.find_actor(runner_name(running, "h1")))
     driver.until(lambda: driver.told(running, GangReleased))
     assert driver.told(running, GangExited).lost_host == "h1"
     far.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.adapters.clock import SystemClock
-from phalanx.adapters.ray import compat, processes
+from phalanx.adapters.ray import actors, compat, processes
 from phalanx.adapters.ray.executor import RayExecutor, connect
 from phalanx.adapters.ray.records import Records
 from phalanx.model.event import GangReleased, GangRunning
@@ -57,9 +57,9 @@ class Life:
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> Callable[[Life], None]:
     """Lets all effects on Ray and on the records go through a life."""
-    effects = [(compat, "create_group"), (compat, "remove_group"), (compat, "start_runner"), (compat, "kill_actor")]
+    effects = [(compat, "create_group"), (compat, "remove_group"), (actors, "start_runner"), (actors, "kill_actor")]
     real = {
-        name: getattr(owner, name) for owner, name in (*effects, (compat, "call"), (Records, "put"), (Records, "drop"))
+        name: getattr(owner, name) for owner, name in (*effects, (actors, "call"), (Records, "put"), (Records, "drop"))
     }
 
     def counted(life: Life, name: str, counts: Callable[..., bool]) -> Callable[..., object]:
@@ -75,7 +75,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Callable[[Life], None]:
     def start(life: Life) -> None:
         for owner, name in effects:
             monkeypatch.setattr(owner, name, counted(life, name, lambda *_: True))
-        monkeypatch.setattr(compat, "call", counted(life, "call", lambda _actor, method, *_: method != "status"))
+        monkeypatch.setattr(actors, "call", counted(life, "call", lambda _actor, method, *_: method != "status"))
         for name in ("put", "drop"):
             monkeypatch.setattr(Records, name, counted(life, name, lambda *_: True))
 

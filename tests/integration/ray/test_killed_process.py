@@ -26,7 +26,7 @@ ADAPTER = """
 import os, signal, sys
 from pathlib import Path
 from phalanx.adapters.clock import SystemClock
-from phalanx.adapters.ray import compat
+from phalanx.adapters.ray import actors, compat
 from phalanx.adapters.ray.executor import connect
 from phalanx.adapters.ray.process import run_adapter
 from phalanx.adapters.store.sql import open_store
@@ -41,8 +41,9 @@ def deadly(name, real):
         return result
     return wrapped
 
-for name in ("create_group", "start_runner", "kill_actor", "remove_group", "call"):
-    setattr(compat, name, deadly(name, getattr(compat, name)))
+for owner, names in ((compat, ("create_group", "remove_group")), (actors, ("start_runner", "kill_actor", "call"))):
+    for name in names:
+        setattr(owner, name, deadly(name, getattr(owner, name)))
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
 clock, store = SystemClock(), open_store(url)
