@@ -17,7 +17,7 @@ run: $(STAMP)
 	@$(BIN)/phalanx demo
 
 test: $(STAMP)
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --cov --cov-report=term
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
