@@ -46,7 +46,9 @@ HOSTS = tuple(
 )
 
 
-def intent_of(name: str = "j", hosts: tuple[str, ...] = ("h0", "h1"), want: Want = Want.RUN, grace_s: int = 9) -> Intent:
+def intent_of(
+    name: str = "j", hosts: tuple[str, ...] = ("h0", "h1"), want: Want = Want.RUN, grace_s: int = 9
+) -> Intent:
     return Intent(
         job=Job(
             id=JobId(name), team=TeamId("t"), roles=(Role(count=len(hosts), request=WorkerRequest(gpu_milli=1000)),)
@@ -115,7 +117,12 @@ def test_cell(want: Want | None, phase: GangPhase | None, stopping: bool) -> Non
 
 
 def test_stops_and_releases_come_before_starts() -> None:
-    intents = (intent_of("new"), intent_of("ready"), intent_of("old", want=Want.STOP), intent_of("gone", want=Want.STOP))
+    intents = (
+        intent_of("new"),
+        intent_of("ready"),
+        intent_of("old", want=Want.STOP),
+        intent_of("gone", want=Want.STOP),
+    )
     seen = Observation(
         gangs=(
             ObservedGang(job=JobId("ready"), attempt=1, phase=P.RESERVED),
