@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 from ..adapters.ports import Clock, Store
 from ..model.policy import Policy
@@ -60,6 +61,7 @@ def create_app(
     app.state.templates = environment()
     for router in ROUTERS:
         app.include_router(router)
+    app.add_middleware(GZipMiddleware, minimum_size=4_096)
     app.add_middleware(TokenCheck, token=settings.token)
     app.add_middleware(OriginCheck, local_only=not settings.token)
     problems.install(app)

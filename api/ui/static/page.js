@@ -5,11 +5,13 @@
   const state = document.getElementById("live-state");
   let timer = null;
   let busy = false;
+  let took = 100; // milliseconds that the last refresh took: a large fleet is read less often
 
   async function refresh() {
     timer = null;
     if (busy || document.hidden) return;
     busy = true;
+    const begun = performance.now();
     try {
       const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -22,6 +24,7 @@
       state.classList.add("alarm");
     } finally {
       busy = false;
+      took = performance.now() - begun;
     }
   }
 
@@ -57,7 +60,7 @@
   }
 
   function soon() {
-    if (timer === null) timer = setTimeout(refresh, 400);
+    if (timer === null) timer = setTimeout(refresh, Math.max(400, 4 * took));
   }
 
   const source = new EventSource("/v1/events");
