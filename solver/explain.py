@@ -16,6 +16,7 @@ from .lifts import ANYWHERE, BUSY, LIFTS, Lift
 from .order import order
 from .shortage import reason_of
 from .tips import tips
+from .variants import Variant
 from .wording import sentence
 from .worlds import NOW, Worlds
 
@@ -82,19 +83,30 @@ class Explainer:
         return None
 
     def _shortage(self, record: JobRecord) -> Reason:
-        """The smallest set of lifts that lets the gang start, with amounts and tips."""
-        if self._worlds.spent > self._most_work:
-            return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
-        if self.lifted(record, ()) is not None:
+        """What the gang lacks beside the rest of the decision, with amounts and tips."""
+        lifts = self.blame(record)
+        lifted = self.lifted(record, lifts) if lifts is not None else None
+        if lifts is None or lifted is None:
+            spent = self._worlds.spent > self._most_work
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject="" if spent else _UNKNOWN)
+        if not lifts:
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
+        reason = reason_of(record, lifts, lifted, self._worlds, self._starts)
+        helps = tuple(f"starts at once {variant.text}" for variant in self.tips(record))
+        return replace(reason, helps=helps)
+
+    def blame(self, record: JobRecord) -> tuple[Lift, ...] | None:
+        """The smallest set of lifts that lets the gang start; None where none was found or no work is left."""
         for lifts in _sets():
             if self._worlds.spent > self._most_work:
-                return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
-            lifted = self.lifted(record, lifts)
-            if lifted is not None:
-                reason = reason_of(record, lifts, lifted, self._worlds, self._starts)
-                return replace(reason, helps=tips(record, self._worlds, self._types))
-        return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_UNKNOWN)
+                return None
+            if self.lifted(record, lifts) is not None:
+                return lifts
+        return None
+
+    def tips(self, record: JobRecord) -> tuple[Variant, ...]:
+        """Changes of the gang with which it would start at once."""
+        return tips(record, self._worlds, self._types)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
@@ -112,7 +124,7 @@ def _sets() -> list[tuple[Lift, ...]]:
     """The sets of lifts in the order in which they are tried: the smallest first, running work last of its size."""
     singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
     pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
-    return [*singles, (BUSY,), *pairs, *((lift, BUSY) for lift in LIFTS)]
+    return [(), *singles, (BUSY,), *pairs, *((lift, BUSY) for lift in LIFTS)]
 
 
 _FITS = "it fits, and the round ended before its turn"

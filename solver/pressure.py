@@ -1,4 +1,4 @@
-"""Which GPU types are wanted by gangs that accept no other, so that gangs with a choice leave those alone."""
+"""Which GPU types are wanted by gangs that cannot take any, so that gangs with a wider choice leave those alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .books import HostBook
 
 
 class Pressure:
-    """Free milli-GPU of each type, and what of it the waiting gangs want that accept only this type."""
+    """Free milli-GPU of each type, and what of it the waiting gangs want that cannot take any type."""
 
     def __init__(self, books: Iterable[HostBook], waiting: Iterable[JobRecord] = ()) -> None:
         self._free: Counter[str] = Counter()
@@ -19,6 +19,7 @@ class Pressure:
             for card in book.cards.values():
                 if card.healthy:
                     self._free[card.kind.gpu_type] += max(0, card.milli)
+        self._offered = dict(self._free)
         self._wanted: Counter[str] = Counter()
         for record in waiting:
             self._wanted.update(self._bound(record))
@@ -34,7 +35,7 @@ class Pressure:
                 self._free[gpu_type] -= sign * role.gpu_milli
 
     def overflow(self, roles: Sequence[Role], types: Sequence[str | None]) -> int:
-        """milli-GPU that gangs without a choice would lack if a gang took cards of these types."""
+        """milli-GPU that gangs with less choice would lack if a gang took cards of these types."""
         asked: Counter[str] = Counter()
         for role, gpu_type in zip(roles, types, strict=True):
             if gpu_type is not None:
@@ -45,9 +46,12 @@ class Pressure:
         )
 
     def _bound(self, record: JobRecord) -> Mapping[str, int]:
+        """What a gang that cannot take any type asks of those it can, in proportion to what was free at first."""
         bound: Counter[str] = Counter()
         for role in record.job.roles:
-            accepted = [name for name in self._free if role.throughput_milli(name) is not None]
-            if role.gpu_milli and len(accepted) == 1:
-                bound[accepted[0]] += role.gpu_milli
+            accepted = [name for name in self._offered if role.throughput_milli(name) is not None]
+            offered = sum(self._offered[name] for name in accepted)
+            if role.gpu_milli and offered and len(accepted) < len(self._offered):
+                for name in accepted:
+                    bound[name] += role.gpu_milli * self._offered[name] // offered
         return bound

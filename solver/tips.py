@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from ..model.job import Job, WorkerRequest
 from ..model.snapshot import JobRecord
@@ -16,20 +17,18 @@ from .worlds import Worlds
 MOST_TIPS = 3
 
 
-def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[str, ...]:
+def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[Variant, ...]:
     """At most three changes with which the gang would start at once, the mildest kinds first."""
-    found: list[str] = []
+    found: list[Variant] = []
     for variants in _kinds(record.job, worlds, types):
-        text = next((variant.text for variant in variants if worlds.fits(record, variant.job)), None)
-        if text is not None:
-            found.append(f"starts at once {text}")
+        found.extend(islice((variant for variant in variants if worlds.fits(record, variant.job)), 1))
         if len(found) == MOST_TIPS:
             return tuple(found)
     for role in record.job.roles:
         fewer = most_workers(record.job, role, lambda job: worlds.fits(record, job))
-        if fewer is not None and len(found) < MOST_TIPS:
-            found.append(f"starts at once {fewer.text}")
-    return tuple(found)
+        if fewer is not None:
+            found.append(fewer)
+    return tuple(found[:MOST_TIPS])
 
 
 def _kinds(job: Job, worlds: Worlds, types: tuple[str, ...]) -> Iterator[Iterator[Variant]]:
