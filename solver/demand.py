@@ -186,3 +186,44 @@ def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Sit
         for site in snapshot.sites
         if (not job.sites or site.id in job.sites) and (site.on_premises or not on_premises_only)
     )
+
+
+DEFAULT_GRACE_S = 30
+"""Grace of a job without a checkpoint policy."""
+
+
+def victims(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
+    """The running jobs that this round may preempt (RULES 3), where some candidate has a higher level."""
+    highest = max((record.level for record in candidates(snapshot)), default=-1)
+    return tuple(
+        record for record in snapshot.jobs if record.level < highest and _evictable(record, snapshot.now_s, policy)
+    )
+
+
+def _evictable(record: JobRecord, now_s: int, policy: Policy) -> bool:
+    limits = policy.eviction
+    recent = sum(time > now_s - limits.evictions_window_s for time in record.evictions)
+    return (
+        record.state is JobState.RUNNING
+        and record.job.preemptible is not Preemptible.NEVER
+        and record.started_s is not None
+        and now_s - record.started_s >= limits.min_run_s
+        and recent < limits.max_evictions
+    )
+
+
+def loss(record: JobRecord, milli: int, now_s: int, policy: Policy) -> int:
+    """What preempting the job now costs, in mGPU*s: work lost, restart, and the idle handover of `milli` milli-GPU."""
+    checkpoint, started = record.job.checkpoint, record.started_s or now_s
+    grace = checkpoint.grace_s if checkpoint else DEFAULT_GRACE_S
+    if checkpoint is None:
+        work = now_s - started
+    elif grace >= checkpoint.write_s:
+        work = 0
+    elif record.progress.last_checkpoint_s is not None:
+        work = now_s - max(started, record.progress.last_checkpoint_s)
+    else:
+        work = checkpoint.interval_s // 2
+    restart = checkpoint.restart_s if checkpoint else 0
+    handover = grace + policy.eviction.clean_s + policy.eviction.launch_s
+    return milli * (max(0, work) + restart + handover)
