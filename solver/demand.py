@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import SiteId
-from ..model.job import Job, Role, Strictness, WorkerRequest
+from ..model.job import Job, Preemptible, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
