@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.decision import GoalPart, Start
+from ..model.decision import GoalPart, Preemption, Start
 from ..model.host import MILLI
 from ..model.ids import HostId, TeamId
 from ..model.job import Role
@@ -15,8 +15,8 @@ from ..model.policy import ObjectivePolicy, Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .confinements import Confinements
-from .demand import candidates, placeable
-from .order import Order, order
+from .demand import candidates, loss, placeable, victims
+from .order import Order, order, value_milli
 
 GPU_TIME = "mGPU*s"
 PLACES = "places"
@@ -34,34 +34,54 @@ class GoalValue:
     parts: tuple[GoalPart, ...] = ()
 
 
-def values(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tuple[GoalValue, ...]:
-    """The goals in their order: `start[l]` for the levels that have a candidate, then `economy`, then `order`.
+def values(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> tuple[GoalValue, ...]:
+    """The goals in their order: `start[l]`, then `economy`, then `order`.
 
-    Without candidates there are no goals. Starts of jobs that are no candidates count for nothing, and of several
-    starts of one job the first counts.
+    Levels are listed that have a candidate, or a job that may be preempted for one. Without candidates there are no
+    goals. Starts of jobs that are no candidates and preemptions of jobs that may not be preempted count for nothing,
+    and of several starts of one job the first counts.
     """
     waiting = {record.id: record for record in candidates(snapshot)}
     if not waiting:
         return ()
+    possible = victims(snapshot, policy)
+    stopped = {act.job for act in preemptions}
+    leaving = [record for record in possible if record.id in stopped]
     first = {start.job: start for start in reversed(starts)}
     placed = [(record, first[name]) for name, record in waiting.items() if name in first]
     numbers = order(snapshot, policy)
-    levels = sorted({record.level for record in waiting.values()}, reverse=True)
+    levels = sorted({record.level for record in (*waiting.values(), *possible)}, reverse=True)
     parts = (
         GoalPart(name="speed", value=-_slowness(snapshot, placed, policy) - _spread(snapshot, placed, policy)),
         GoalPart(name="scarce", value=-_scarcity(snapshot, placed, policy.objective)),
-        GoalPart(name="room", value=_room(snapshot, placed, policy.objective)),
+        GoalPart(name="room", value=_room(snapshot, placed, leaving, policy.objective)),
     )
     places = sum(len(waiting) - numbers.place[record.id] for record, _ in placed)
+    costs = Counter[int]()
+    for record in leaving:
+        costs[record.level] += victim_cost(record, snapshot, policy)
     return (
-        *_started(policy, numbers, placed, levels),
+        *_started(policy, numbers, placed, levels, costs),
         GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
         GoalValue(name="order", unit=PLACES, value=places),
     )
 
 
-def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> Iterator[GoalValue]:
-    """`start[l]`: weighted milli-GPU of the level, and each team's credit for all it starts at this level and above."""
+def victim_cost(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
+    """What `start[its level]` loses when the job is preempted [mGPU*s]: its GPUs over the horizon, and the loss."""
+    milli = value_milli(record, policy)
+    return policy.objective.horizon_s * milli + loss(record, milli, snapshot.now_s, policy)
+
+
+def _started(
+    policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int], costs: Mapping[int, int]
+) -> Iterator[GoalValue]:
+    """`start[l]`: weighted milli-GPU of the level, and each team's credit for all it starts at this level and above.
+
+    `costs` of the level's victims are taken off.
+    """
     weighted: Counter[int] = Counter()
     by_team: dict[TeamId, Counter[int]] = defaultdict(Counter)
     for record, _ in placed:
@@ -73,7 +93,7 @@ def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: 
             numbers.curve[team].credit(sum(milli for at, milli in started.items() if at >= level))
             for team, started in by_team.items()
         )
-        value = policy.objective.horizon_s // 100 * (weighted[level] + credit)
+        value = policy.objective.horizon_s // 100 * (weighted[level] + credit) - costs.get(level, 0)
         yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=value)
 
 
@@ -131,12 +151,15 @@ def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: Objectiv
     return taken
 
 
-def _room(snapshot: Snapshot, placed: Iterable[_Placed], objective: ObjectivePolicy) -> int:
+def _room(
+    snapshot: Snapshot, placed: Iterable[_Placed], leaving: Iterable[JobRecord], objective: ObjectivePolicy
+) -> int:
     """The worth of the standard gangs that still fit, each counted alone, on cards that carry no worker."""
+    gone = {record.id for record in leaving}
     used = {
         (worker.host, index)
         for record in snapshot.jobs
-        if record.placement is not None
+        if record.placement is not None and record.id not in gone
         for worker in record.placement.workers
         for index in worker.gpus
     }

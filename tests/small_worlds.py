@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from phalanx.model.decision import Certificate, Decision, GoalResult, GoalStatus, Grain, Stage, Start
+from phalanx.model.decision import Certificate, Decision, GoalResult, GoalStatus, Grain, Preemption, Stage, Start
 from phalanx.model.host import MILLI, Gpu, Host
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import GpuTypeChoice, Job, Role, WorkerRequest
@@ -80,11 +80,16 @@ def queued(job: Job, waited_s: int = 0, **more: Any) -> JobRecord:
     return JobRecord(job=job, submitted_s=NOW_S - waited_s, **more)
 
 
-def running(job: Job, *seats: tuple[str, Sequence[int]], state: JobState = JobState.RUNNING) -> JobRecord:
-    """The job where it runs: host and cards of each worker in rank order."""
-    return JobRecord(
-        job=job, state=state, submitted_s=0, attempt=1, started_s=NOW_S - 60, placement=placement(job, *seats)
-    )
+def running(job: Job, *seats: tuple[str, Sequence[int]], ran_s: int = 60, **more: Any) -> JobRecord:
+    """The job where it runs since `ran_s` seconds: host and cards of each worker in rank order."""
+    facts = {"state": JobState.RUNNING, "attempt": 1, "started_s": NOW_S - ran_s, **more}
+    return JobRecord(job=job, submitted_s=0, placement=placement(job, *seats), **facts)
+
+
+def stop(record: JobRecord, *beneficiaries: str, loss_gpu_s: int = 0) -> Preemption:
+    """The preemption of a running job for those."""
+    names = tuple(JobId(name) for name in beneficiaries)
+    return Preemption(job=record.id, attempt=record.attempt, beneficiaries=names, loss_gpu_s=loss_gpu_s)
 
 
 def placement(job: Job, *seats: tuple[str, Sequence[int]]) -> Placement:
@@ -111,8 +116,10 @@ def world(hosts: Iterable[Host], *records: JobRecord | Job, teams: Iterable[Team
     return Snapshot(now_s=NOW_S, sites=sites, hosts=fleet, jobs=tuple(rows), teams=tuple(teams))
 
 
-def decide(snapshot: Snapshot, *starts: Start, policy: Policy = POLICY) -> Decision:
-    """A decision of these starts that states its goals rightly, each at its bound."""
+def decide(
+    snapshot: Snapshot, *starts: Start, policy: Policy = POLICY, preemptions: Sequence[Preemption] = ()
+) -> Decision:
+    """A decision of these acts that states its goals rightly, each at its bound."""
     goals = tuple(
         GoalResult(
             name=goal.name,
@@ -122,9 +129,14 @@ def decide(snapshot: Snapshot, *starts: Start, policy: Policy = POLICY) -> Decis
             status=GoalStatus.PROVEN,
             parts=goal.parts,
         )
-        for goal in values(snapshot, policy, starts)
+        for goal in values(snapshot, policy, starts, preemptions)
     )
     certificate = Certificate(stage=Stage.GREEDY, grain=Grain.SINGLETONS, budget_ms=0, spent_ms=0, seed=1)
     return Decision(
-        snapshot_version=snapshot.version, now_s=snapshot.now_s, starts=starts, goals=goals, certificate=certificate
+        snapshot_version=snapshot.version,
+        now_s=snapshot.now_s,
+        starts=starts,
+        preemptions=tuple(preemptions),
+        goals=goals,
+        certificate=certificate,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from small_worlds import ask, begin, box, card, gang, queued, role, running, world
+from small_worlds import ask, begin, box, card, gang, queued, role, running, stop, world
 
-from phalanx.model.job import GpuTypeChoice, Parallelism, Preemptible, Strictness, TopologyConstraint
+from phalanx.model.decision import Preemption
+from phalanx.model.job import CheckpointPolicy, GpuTypeChoice, Parallelism, Preemptible, Strictness, TopologyConstraint
 from phalanx.model.job_state import JobState
 from phalanx.model.policy import FairShareStep, ObjectivePolicy, OrderPolicy, Policy, StandardGang
 from phalanx.model.snapshot import Snapshot
@@ -22,9 +24,9 @@ PLAIN = Policy(
 """Every milli-GPU weighs 100 hundredths, and nothing else is worth anything."""
 
 
-def worth(snapshot: Snapshot, policy: Policy, *starts: object) -> dict[str, int]:
+def worth(snapshot: Snapshot, policy: Policy, *starts: object, stops: Sequence[Preemption] = ()) -> dict[str, int]:
     found: dict[str, int] = {}
-    for goal in values(snapshot, policy, starts):
+    for goal in values(snapshot, policy, starts, stops):
         found[goal.name] = goal.value
         found.update((part.name, part.value) for part in goal.parts)
         assert not goal.parts or goal.value == sum(part.value for part in goal.parts)
@@ -162,3 +164,41 @@ def test_starts_of_other_jobs_count_for_nothing() -> None:
     a, held = gang("a"), gang("b")
     snapshot = world([box("h1")], a, queued(held, state=JobState.HELD))
     assert worth(snapshot, PLAIN, begin(held, ("h1", [0])), begin(gang("ghost"), ("h1", [1]))) == worth(snapshot, PLAIN)
+
+
+class TestVictims:
+    def names(self, *jobs: object) -> list[str]:
+        return [goal.name for goal in values(world([box("h1"), box("h2")], *jobs), PLAIN, ())]
+
+    def test_a_level_with_a_possible_victim_is_listed(self) -> None:
+        low = gang("low", preemptible=Preemptible.ANYTIME)
+        listed = ["start[1]", "start[0]", "economy", "order"]
+        assert self.names(running(low, ("h1", [0]), ran_s=600), gang("a")) == listed
+        assert self.names(running(low, ("h1", [0]), ran_s=599), gang("a")) == ["start[1]", "economy", "order"]
+
+    def test_a_level_that_nobody_may_evict_is_not(self) -> None:
+        same = running(gang("same"), ("h1", [0]), ran_s=900)
+        assert self.names(same, gang("low", preemptible=Preemptible.ANYTIME)) == ["start[0]", "economy", "order"]
+
+    def test_a_victim_costs_its_own_level_its_gpus_over_the_horizon_and_its_loss(self) -> None:
+        saves = CheckpointPolicy(interval_s=1_000, write_s=60, restart_s=7, grace_s=20)
+        low = running(gang("low", 1, 8, checkpoint=saves), ("h1", range(8)), ran_s=5_000)
+        high = gang("high", 1, 8, tier=1)
+        snapshot = world([box("h1")], low, high)
+        found = worth(snapshot, PLAIN, begin(high, ("h1", range(8))), stops=[stop(low, "high")])
+        # Half an interval lost, 7 s to restart, and 20 s grace, 10 s cleaning, 30 s launch in which the GPUs idle.
+        assert (found["start[3]"], found["start[1]"]) == (8_000 * 3_600, -8_000 * (3_600 + 500 + 7 + 60))
+
+    def test_a_victim_s_free_cards_are_room(self) -> None:
+        gangs = (StandardGang(workers=1, gpus=2, layer=Layer.HOST),)
+        policy = replace(PLAIN, objective=ObjectivePolicy(standard_gangs=gangs, scarce_s=0, spread_s=0, room_s=60))
+        low, high = running(gang("low", 1, 8), ("h1", range(8)), ran_s=900), gang("high", 1, 5, tier=1)
+        snapshot = world([box("h1")], low, high)
+        start = begin(high, ("h1", range(5)))
+        assert worth(snapshot, policy, start)["room"] == 0
+        assert worth(snapshot, policy, start, stops=[stop(low, "high")])["room"] == 2_000 * 60
+
+    def test_preemptions_that_are_none_count_for_nothing(self) -> None:
+        fresh, high = running(gang("low", 1, 8), ("h1", range(8))), gang("high", tier=1)
+        snapshot = world([box("h1")], fresh, high)
+        assert worth(snapshot, PLAIN, stops=[stop(fresh, "high")]) == worth(snapshot, PLAIN)
