@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...model.errors import PhalanxError
 
@@ -29,6 +30,7 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
 }
 """What every node of a cluster must be started with."""
 
+_log = logging.getLogger(__name__)
 MILLI = 1000
 MIB = 2**20
 
@@ -73,6 +75,8 @@ def connect(address: str, namespace: str) -> str:
     prepare()
     import ray
 
+    # Ray prints what it thinks of dead nodes straight to the terminal of every driver.
+    ray._private.worker.print_to_stdstream = _note
     # Ray puts a handler of its own in place of the process's, which would end it in the middle of a step.
     terminate = signal.getsignal(signal.SIGTERM)
     try:
@@ -89,6 +93,11 @@ def connect(address: str, namespace: str) -> str:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)
     return str(ray._private.worker.global_worker.gcs_client.cluster_id.hex())
+
+
+def _note(data: Mapping[str, Any], *_: object, **__: object) -> None:
+    for line in data.get("lines", ()):
+        _log.info("Ray says: %s", str(line).strip().partition("\n")[0])
 
 
 def disconnect() -> None:
