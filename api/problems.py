@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..model.errors import IllegalTransition, InvalidInput, NotFound, StaleTerm
@@ -147,6 +148,9 @@ class LastResort:
 
         try:
             await self._app(scope, receive, watch)
+        except ClientDisconnect:
+            # Nobody is left to answer; what the client sent in part was never acted on.
+            return
         except Exception as fault:
             if begun or scope["type"] != "http":
                 raise

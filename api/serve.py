@@ -38,7 +38,7 @@ def serve(settings: Settings, *, out: TextIO | None = None, stop: threading.Even
     """
     out = out or sys.stdout
     logging.basicConfig(level=logging.WARNING, format="phalanx serve: %(message)s", stream=sys.stderr)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     stop = stop or threading.Event()
     hurry = threading.Event()
     with _sole_owner(settings), _signals(stop, hurry):

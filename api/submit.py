@@ -7,6 +7,7 @@ import re
 import secrets
 from typing import Any
 
+from ..model.errors import NotFound
 from ..model.ids import JobId
 from ..model.job import Job
 from . import engine, jobfile, schemas
@@ -28,12 +29,20 @@ def submit_job(ctx: Context, job: Job, client_key: str | None) -> schemas.Submit
     """Admits and queues a job. Raises Problem 422, with the nearest request that fits, for one that can never run."""
     now_s = ctx.clock.now_s()
     admission = ctx.admit(job, ctx.store.snapshot(now_s), ctx.policy)
-    if not admission.accepted:
+    if not admission.accepted and not (client_key and _queued_before(ctx, job)):
         why = engine.sentence(admission.reason) if admission.reason else "this fleet can never run the job."
         told = why if admission.nearest in why else f"{why} Nearest that fits: {admission.nearest}"
         raise Problem(422, told, kind="urn:phalanx:never-fits", nearest=admission.nearest)
     done = ctx.store.submit(job, now_s=now_s, client_key=client_key)
     return schemas.SubmitAnswer(job=done.job, created=done.created, warnings=list(admission.warnings))
+
+
+def _queued_before(ctx: Context, job: Job) -> bool:
+    """Whether this very job is known: then its repeat is answered as the first was, whatever became of the fleet."""
+    try:
+        return ctx.store.job(job.id).job == job
+    except NotFound:
+        return False
 
 
 def _default_id(name: Any, client_key: str | None) -> JobId:

@@ -102,7 +102,7 @@ class Admissions:
         yield from self._capped(job)
         yield from self._shrunk(job)
         yield from wider_layers(job, self._fleet.placer.confinement(job).required)
-        yield from fewer_gpus(job)
+        yield from fewer_gpus(job, halving=False)
         yield from other_types(job, types)
         somewhere = any_site(job)
         if somewhere is not None:

@@ -23,11 +23,19 @@ def cause(job: Job, fleet: EmptyFleet) -> Reason | None:
 def _sites(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """Pins and premises that leave no host."""
     if not fleet.hosts(job):
-        known = [site.id for site in fleet.snapshot.sites]
-        pinned = (
-            f"pinned to {', '.join(job.sites)}; the fleet has {', '.join(known)}" if job.sites else "on premises only"
-        )
-        yield _reason(job, RuleFamily.ELIGIBILITY, pinned, 1, 0, "sites")
+        yield _reason(job, RuleFamily.ELIGIBILITY, _nowhere(job, fleet), 1, 0, "sites")
+
+
+def _nowhere(job: Job, fleet: EmptyFleet) -> str:
+    """Why no allowed site has a host, in words."""
+    known = {site.id: site for site in fleet.snapshot.sites}
+    unknown = [name for name in job.sites if name not in known]
+    if unknown:
+        return f"pinned to {', '.join(unknown)}; the fleet has {', '.join(known) or 'no sites'}"
+    away = [name for name in job.sites or known if not known[name].on_premises]
+    if away and not fleet.sites(job):
+        return f"it must stay on premises, and {', '.join(away)} is not"
+    return f"no hosts at {', '.join(sorted(fleet.sites(job)))}" if fleet.sites(job) else "the fleet has no sites"
 
 
 def _types(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:

@@ -37,7 +37,7 @@ def _kinds(job: Job, worlds: Worlds, types: tuple[str, ...]) -> Iterator[Iterato
     yield wider_layers(job, worlds.placer().confinement(job).required)
     yield _less(job)
     yield split_workers(job)
-    yield fewer_gpus(job)
+    yield fewer_gpus(job, halving=True)
 
 
 def _less(job: Job) -> Iterator[Variant]:

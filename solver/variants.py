@@ -81,21 +81,21 @@ def split_workers(job: Job) -> Iterator[Variant]:
             continue
         for parts in range(2, gpus + 1):
             if gpus % parts == 0:
-                request = _part(role.request, parts)
+                request = _part(role.request, gpus // parts, gpus)
                 split = _with_role(job, replace(role, count=role.count * parts, request=request))
                 text = f"as {role.count * parts} workers with {_gpus(request)} each on several hosts"
                 yield Variant(text, split if job.topology else wider(split, Layer.SITE))
 
 
-def fewer_gpus(job: Job) -> Iterator[Variant]:
-    """The same workers with half, a quarter ... of the GPUs each, and as much less of the rest."""
+def fewer_gpus(job: Job, *, halving: bool) -> Iterator[Variant]:
+    """The same workers with fewer GPUs each, and as much less of the rest: by halving, or one less at a time."""
     for role in job.roles:
         gpus = role.request.whole_gpus
-        parts = 2
-        while gpus // parts >= 1:
-            request = replace(_part(role.request, parts), gpu_milli=gpus // parts * MILLI)
+        number = gpus // 2 if halving else gpus - 1
+        while number >= 1:
+            request = _part(role.request, number, gpus)
             yield Variant(f"with {_gpus(request)} per worker", _with_role(job, replace(role, request=request)))
-            parts *= 2
+            number = number // 2 if halving else number - 1
 
 
 def fewer_workers(job: Job, role: Role, count: int) -> Variant | None:
@@ -128,13 +128,14 @@ def _with_role(job: Job, changed: Role) -> Job:
     return replace(job, roles=roles, elastic=None)
 
 
-def _part(request: WorkerRequest, parts: int) -> WorkerRequest:
+def _part(request: WorkerRequest, number: int, gpus: int) -> WorkerRequest:
+    """The request with `number` of its `gpus` whole cards, and the same share of the rest."""
     return replace(
         request,
-        gpu_milli=request.gpu_milli // parts // MILLI * MILLI,
-        cpu_milli=request.cpu_milli // parts,
-        memory_mib=request.memory_mib // parts,
-        network_mbps=request.network_mbps // parts,
+        gpu_milli=number * MILLI,
+        cpu_milli=request.cpu_milli * number // gpus,
+        memory_mib=request.memory_mib * number // gpus,
+        network_mbps=request.network_mbps * number // gpus,
     )
 
 

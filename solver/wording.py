@@ -91,10 +91,8 @@ def _busy(reason: Reason) -> str:
     if reason.unit == "workers":
         return f"It needs room for {_asked(reason)}; there is room for {reason.available} now, and the rest is in use."
     what = "" if reason.subject == "CPU" else f" of {reason.subject}"
-    return (
-        f"Its workers ask {_asked(reason)}{what} in all; where the rest of what they need is free, there is room for "
-        f"{_available(reason)}."
-    )
+    room = f"there is room for {_available(reason)}" if reason.available else "there is no room for that"
+    return f"Its workers ask {_asked(reason)}{what} in all; where the rest of what they need is free, {room}."
 
 
 def _free(reason: Reason) -> str:

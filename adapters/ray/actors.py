@@ -83,7 +83,7 @@ def answers(asked: Mapping[K, Any], wait_s: float) -> dict[K, Any]:
         return {}
     ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=wait_s)
     done = set(ready)
-    return {key: _answer(ref) if ref in done else ActorSilent(f"no answer in {wait_s} s") for key, ref in asked.items()}
+    return {key: _answer(ref) if ref in done else ActorSilent("no answer in time") for key, ref in asked.items()}
 
 
 def _answer(ref: Any) -> Any:

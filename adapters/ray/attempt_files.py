@@ -90,9 +90,9 @@ class AttemptFiles:
         )
 
     def write_spec(self, host: str, document: object) -> Path:
-        """Writes what the supervisor will read."""
+        """Writes what the supervisor will read and remove; for nobody else's eyes."""
         path = self.spec(host)
-        write_durably(path, json.dumps(document))
+        write_durably(path, json.dumps(document), mode=0o600)
         return path
 
     def read_log(self, rank: int, offset: int, limit: int) -> bytes:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...model.errors import PhalanxError
 
@@ -29,6 +31,7 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
 }
 """What every node of a cluster must be started with."""
 
+_log = logging.getLogger(__name__)
 MILLI = 1000
 MIB = 2**20
 
@@ -71,8 +74,11 @@ def prepare() -> None:
 def connect(address: str, namespace: str) -> str:
     """Makes this process a driver of the cluster at `address`. Returns the cluster's identity. Raises RayFault."""
     prepare()
+    _check_answers(address)
     import ray
 
+    # Ray prints what it thinks of dead nodes straight to the terminal of every driver.
+    ray._private.worker.print_to_stdstream = _note
     # Ray puts a handler of its own in place of the process's, which would end it in the middle of a step.
     terminate = signal.getsignal(signal.SIGTERM)
     try:
@@ -89,6 +95,22 @@ def connect(address: str, namespace: str) -> str:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)
     return str(ray._private.worker.global_worker.gcs_client.cluster_id.hex())
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for over a minute, and then end the whole process."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise RayFault(f"{address!r} is not the address of a Ray cluster; expected host:port, such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as fault:
+        raise RayFault(f"no Ray cluster answers at {address}: {fault}") from fault
+
+
+def _note(data: Mapping[str, Any], *_: object, **__: object) -> None:
+    for line in data.get("lines", ()):
+        _log.info("Ray says: %s", str(line).strip().partition("\n")[0])
 
 
 def disconnect() -> None:

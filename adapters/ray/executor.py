@@ -241,10 +241,7 @@ def connect(
     return RayExecutor(
         address,
         Names(namespace=namespace, site=site),
-        folders=folders
-        or Folders(
-            logs=str(root / "logs"), checkpoints=str(root / "checkpoints"), cache=str(root / "cache" / "{host}")
-        ),
+        folders=folders or Folders.below(root),
         state=root / "attempts" / site,
         clock=clock,
         gpus=gpus,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,12 @@ class Launch:
         return actors.start_runner(Runner, self.names.runner(job, attempt, host), self.group, bundle, arguments)
 
     def _answers(self, asked: Mapping[HostId, Any]) -> Mapping[HostId, Any]:
-        answers = actors.answers(asked, self.wait_s)
+        deadline = time.monotonic() + self.wait_s
+        while True:
+            answers = actors.answers(asked, 0.5)
+            waiting = any(isinstance(answer, actors.ActorSilent) for answer in answers.values())
+            if not waiting or time.monotonic() >= deadline or self.cancelled.wait(0.02):
+                break
         for host, answer in answers.items():
             if isinstance(answer, BaseException):
                 raise LaunchFailed(f"host {host}: {answer}", host) from answer

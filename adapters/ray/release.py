@@ -30,6 +30,7 @@ class Releases:
         self._clock = clock
         self._waits = waits
         self._since: dict[Key, float] = {}
+        self._removed: dict[Key, float] = {}
 
     def release(self, instruction: ReleaseGang, stop: Callable[[Key, int], None]) -> tuple[Event, ...]:
         """One try. GangReleased once done; HostChanged(suspect) for a host that does not come clean in time."""
@@ -49,9 +50,10 @@ class Releases:
             record = replace(record, releasing=True)
             self._records.put(record)
             compat.remove_group(group)
+        removed = self._removed.setdefault(key, time.monotonic())
         odd = self._odd(record.hosts)
         if odd:
-            settled = time.monotonic() - since >= self._waits.settle_s
+            settled = time.monotonic() - removed >= self._waits.settle_s
             return self._unclean(record, odd) if settled else ()
         return self._done(key, instruction)
 
@@ -117,6 +119,7 @@ class Releases:
         self._sight.forget(key)
         self._records.drop(key)
         self._since.pop(key, None)
+        self._removed.pop(key, None)
         if instruction.orphan:
             return ()
         job, attempt = key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from ...model.ids import HostId
@@ -25,6 +26,11 @@ class Folders:
     logs: str
     checkpoints: str
     cache: str
+
+    @classmethod
+    def below(cls, root: Path) -> Folders:
+        """The usual places below one folder."""
+        return cls(logs=str(root / "logs"), checkpoints=str(root / "checkpoints"), cache=str(root / "cache" / "{host}"))
 
     def on(self, host: HostId) -> Folders:
         """The folders of one host."""

@@ -37,7 +37,9 @@ def main() -> None:
     os.setsid()
     channel = socket.socket(fileno=fd)
     channel.setblocking(False)
-    Supervisor(json.loads(Path(spec_path).read_text()), channel).run()
+    spec = json.loads(Path(spec_path).read_text())
+    Path(spec_path).unlink()  # it holds the environment, which may hold secrets
+    Supervisor(spec, channel).run()
     # At once, with the socket open until the kernel closes it: its end means that this process is no more.
     os._exit(0)
 
@@ -206,10 +208,10 @@ def kill(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str, mode: int = 0o644) -> None:
     """The file holds `text` whole, or does not exist, even across a power loss."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
+    with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

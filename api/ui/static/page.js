@@ -17,6 +17,7 @@
       if (!answer.ok) throw new Error(String(answer.status));
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       replace(page);
+      document.title = page.title;
       state.textContent = page.getElementById("live-state").textContent;
       state.classList.remove("alarm");
     } catch {

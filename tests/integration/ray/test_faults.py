@@ -13,6 +13,7 @@ from phalanx.adapters.clock import SystemClock
 from phalanx.adapters.ray import actors, compat, processes
 from phalanx.adapters.ray.executor import RayExecutor
 from phalanx.adapters.ray.names import Names
+from phalanx.adapters.ray.records import Record
 from phalanx.adapters.ray.specs import Folders
 from phalanx.adapters.ray.waits import Waits
 from phalanx.model.errors import StaleTerm
@@ -201,3 +202,15 @@ def test_hosts_on_other_machines_are_asked_through_ray(
     assert driver.told(running, GangExited).lost_host == "h1"
     far.close()
     driver.executor = executor
+
+
+def test_a_cluster_that_was_rebuilt_has_lost_the_attempts_of_the_old_one(driver, make_intent) -> None:
+    """Nothing of them is in Ray, but they must not be started a second time under the same number."""
+    intent = make_intent([(0, (0,)), (1, (0,))], "pass")
+    cards = {HostId("h0"): (0,), HostId("h1"): (0,)}
+    driver.executor._records.put(Record(job=intent.job.id, attempt=1, cluster="old", cards=cards, launched=True))
+    driver.finish(intent)
+
+    assert [type(event) for event in driver.events] == [GangExited, GangReleased]
+    assert driver.told(intent, GangExited).lost_host == "h0"
+    assert driver.told(intent, GangExited).cause == "the site's Ray cluster was rebuilt"

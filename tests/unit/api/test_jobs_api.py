@@ -70,6 +70,14 @@ def test_the_same_key_names_the_same_job(client):
     assert "another job" in other.json()["detail"]
 
 
+def test_a_repeat_is_answered_although_the_job_would_now_be_refused(client, brain, kit):
+    first = client.post("/v1/jobs", json=FRIENDLY, headers={"Idempotency-Key": "k1"})
+    brain.answer = kit.Admission(accepted=False, reason=kit.rejection("x").reason)
+    again = client.post("/v1/jobs", json=FRIENDLY, headers={"Idempotency-Key": "k1"})
+    assert (again.status_code, again.json()["job"]) == (200, first.json()["job"])
+    assert client.post("/v1/jobs", json=FRIENDLY, headers={"Idempotency-Key": "k2"}).status_code == 422
+
+
 def test_a_name_in_use_is_refused(client, kit):
     document = codec.document(kit.job("j1"))
     assert client.post("/v1/jobs", json=document).status_code == 201

@@ -102,6 +102,8 @@ def test_production_with_gpus_off_premises_only() -> None:
     snapshot = replace(world([box("h1")]), sites=(Site(id=SiteId("s"), on_premises=False),))
     refused = admit(gang("a", tier=1), snapshot, POLICY)
     assert (refused.accepted, refused.nearest) == (False, "at any site, off premises too")
+    assert refused.reason is not None
+    assert "it must stay on premises, and s is not" in refused.reason.sentence
     assert admit(gang("a", tier=3), snapshot, POLICY).accepted
 
 
@@ -109,6 +111,14 @@ def test_no_gpus_at_all() -> None:
     refused = judged(gang("a"), [box("c1", 0)])
     assert refused.reason is not None
     assert refused.reason.sentence == "It can never start on this fleet, which has no GPU."
+
+
+def test_no_hosts_at_all() -> None:
+    refused = admit(gang("a"), world([]), POLICY)
+    assert refused.reason is not None
+    assert "the fleet has no sites" in refused.reason.sentence
+    bare = replace(world([]), sites=(Site(id=SiteId("s")),))
+    assert "no hosts at s" in str(admit(gang("a"), bare, POLICY).reason)
 
 
 def test_roles_that_fit_alone_and_not_together() -> None:

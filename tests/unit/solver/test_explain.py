@@ -43,7 +43,7 @@ class TestStanding:
     def test_never_fits(self) -> None:
         reason = why([box("h1")], gang("a", 1, 9, types=["H100"]))["a"]
         assert told(reason)[:2] == (ReasonKind.NEVER_FITS, (RuleFamily.CAPACITY,))
-        assert reason.helps == ("with 4 GPUs per worker",)
+        assert reason.helps == ("with 8 GPUs per worker",)
         assert "asks 9 GPUs of one kind on one host" in reason.sentence
 
     def test_held(self) -> None:

@@ -1,0 +1,18 @@
+"""The schedulers that Phalanx is measured against, each written as well as its authors would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .decision import Scheduler, decision_of
+from .fifo import RandomFit, best_fit, fifo, first_fit
+
+BASELINES: dict[str, Callable[[], Scheduler]] = {
+    "fifo": lambda: fifo,
+    "first_fit": lambda: first_fit,
+    "random": RandomFit,
+    "best_fit": lambda: best_fit,
+}
+"""A factory for each; every run takes a fresh one, since some keep state from round to round."""
+
+__all__ = ["BASELINES", "Scheduler", "decision_of"]

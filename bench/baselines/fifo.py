@@ -1,0 +1,91 @@
+"""First come, first served, over the shared fleet: strict, or passing over what does not fit; first fit or best fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...model.decision import Decision, Start
+from ...model.placement import Placement
+from ...model.policy import Policy
+from ...model.snapshot import JobRecord, Snapshot
+from ...solver.books import Books
+from ...solver.demand import candidates
+from ...solver.order import order
+from ...solver.placing import Placer
+from .booked import Booked
+from .decision import decision_of, start_of
+from .floor import Floor
+from .tastes import Anywhere, First, first_card
+
+Place = Callable[[JobRecord], Placement | None]
+
+
+def fifo(snapshot: Snapshot, policy: Policy) -> Decision:
+    """Strict FIFO: by submission alone, and the first gang that does not fit blocks all behind it; first fit.
+
+    The policy of a queue without priorities or backfill (Slurm's `sched/builtin` with equal priorities). A gang that
+    no empty fleet could hold would block for ever; admission refuses such a job before it is queued.
+    """
+    return _serve(snapshot, policy, by_submission(candidates(snapshot)), first_fit_placing(snapshot, policy), True)
+
+
+def first_fit(snapshot: Snapshot, policy: Policy) -> Decision:
+    """By submission, passing over what does not fit; each gang on the first hosts in the order of the fleet."""
+    return _serve(snapshot, policy, by_submission(candidates(snapshot)), first_fit_placing(snapshot, policy), False)
+
+
+def best_fit(snapshot: Snapshot, policy: Policy) -> Decision:
+    """Greedy packing with priorities: by level, then submission, passing over what does not fit; the tightest place.
+
+    It shares the engine's own placing of one gang (`solver.placing`), so it knows every topology and card rule as well
+    as Phalanx does, keeps racks together and spares empty hosts; what it lacks is fair share, the choice between
+    gangs, and everything joint.
+    """
+    placer = Placer(snapshot, policy, Books(snapshot))
+    return _serve(snapshot, policy, by_level(snapshot, policy), placer.place, False)
+
+
+class RandomFit:
+    """As `first_fit`, on random hosts and cards that fit; the floor that any packing must beat."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._taste = Anywhere(seed)
+
+    def __call__(self, snapshot: Snapshot, policy: Policy) -> Decision:
+        """One round."""
+        supply = Booked(Floor(snapshot, policy), Books(snapshot), self._taste.card)
+        waiting = by_submission(candidates(snapshot))
+        return _serve(snapshot, policy, waiting, lambda record: supply.place(record, self._taste), False)
+
+
+def by_submission(waiting: tuple[JobRecord, ...]) -> list[JobRecord]:
+    """First come first, names deciding between equals."""
+    return sorted(waiting, key=lambda record: (record.submitted_s, record.id))
+
+
+def by_level(snapshot: Snapshot, policy: Policy) -> list[JobRecord]:
+    """The queue of RULES 1: level, then submission, where a team's own priorities permute its times."""
+    place = order(snapshot, policy).place
+    return sorted(candidates(snapshot), key=lambda record: place[record.id])
+
+
+def first_fit_placing(snapshot: Snapshot, policy: Policy) -> Place:
+    """Places on the first hosts, in the order of the fleet, that take the gang."""
+    supply, taste = Booked(Floor(snapshot, policy), Books(snapshot), first_card), First()
+    return lambda record: supply.place(record, taste)
+
+
+def serve(queue: list[JobRecord], place: Place, strict: bool) -> list[Start]:
+    """Starts in the order of the queue; where `strict`, none behind the first gang that does not fit."""
+    starts = []
+    for record in queue:
+        placement = place(record)
+        if placement is not None:
+            starts.append(start_of(record, placement))
+        elif strict:
+            break
+    return starts
+
+
+def _serve(snapshot: Snapshot, policy: Policy, queue: list[JobRecord], place: Place, strict: bool) -> Decision:
+    return decision_of(snapshot, policy, serve(queue, place, strict))
