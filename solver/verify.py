@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..model.decision import Decision, RuleFamily, Start
+from ..model.decision import Decision, Preemption, RuleFamily, Start
 from ..model.host import Host
 from ..model.ids import HostId
 from ..model.job import Role
@@ -20,6 +20,7 @@ from .confinements import Confinements
 from .demand import candidates
 from .goals import values
 from .verify_hosts import capacity, eligibility
+from .verify_preemption import preemption
 from .violation import Violation
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "eligibility",
     "gang",
     "goals",
+    "preemption",
     "topology",
     "unsupported",
     "verify",
@@ -40,14 +42,20 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
 
     Work that already runs is never at fault: only what the decision adds is judged.
     """
-    found = verify_starts(snapshot, policy, decision.starts) + tuple(unsupported(decision))
+    found = verify_starts(snapshot, policy, decision.starts, decision.preemptions) + tuple(unsupported(decision))
     # Goals of starts that are no placements at all (unknown hosts, missing workers) have no value to compare with.
     return found or tuple(goals(snapshot, policy, decision))
 
 
-def verify_starts(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tuple[Violation, ...]:
-    """The rules alone, over starts that are not a decision yet."""
-    return tuple(violation for family in FAMILIES for violation in family(snapshot, policy, starts))
+def verify_starts(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> tuple[Violation, ...]:
+    """The rules alone, over starts and preemptions that are not a decision yet."""
+    return (
+        *(violation for family in FAMILIES for violation in family(snapshot, policy, starts)),
+        *capacity(snapshot, policy, starts, preemptions),
+        *preemption(snapshot, policy, starts, preemptions),
+    )
 
 
 def gang(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterator[Violation]:
@@ -144,14 +152,8 @@ def _topology(subject: str, amount: int, unit: str, message: str) -> Violation:
 
 
 def unsupported(decision: Decision) -> Iterator[Violation]:
-    """A round starts waiting gangs and does nothing else: running work is not stopped, resized or held room for."""
+    """A round starts waiting gangs and stops running ones for them, and does nothing else."""
     acts = [
-        *((RuleFamily.PREEMPTION, act.job, f"job {act.job} is preempted") for act in decision.preemptions),
-        *(
-            (RuleFamily.PREEMPTION, start.job, f"job {start.job} starts only after {len(start.after)} others have left")
-            for start in decision.starts
-            if start.after
-        ),
         *((RuleFamily.RESERVATION, act.job, f"hosts are reserved for job {act.job}") for act in decision.reservations),
         *((RuleFamily.RESERVATION, name, f"reservation {name} is released") for name in decision.releases),
         *((RuleFamily.ELASTIC, act.job, f"job {act.job} is resized") for act in decision.resizes),
@@ -163,7 +165,7 @@ def unsupported(decision: Decision) -> Iterator[Violation]:
 
 def goals(snapshot: Snapshot, policy: Policy, decision: Decision) -> Iterator[Violation]:
     """The stated goals are those of the round, with the values that the placements attain and bounds not below them."""
-    attained = {goal.name: goal for goal in values(snapshot, policy, decision.starts)}
+    attained = {goal.name: goal for goal in values(snapshot, policy, decision.starts, decision.preemptions)}
     names = [goal.name for goal in decision.goals]
     if names != list(attained):
         wrong = max(1, len(set(names) ^ set(attained)))
@@ -192,4 +194,5 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
     return Violation(family=None, subject=subject, amount=amount, unit=unit, message=message)
 
 
-FAMILIES = (gang, eligibility, capacity, topology)
+FAMILIES = (gang, eligibility, topology)
+"""The rules about starts alone; `capacity` and `preemption` are about preemptions too."""

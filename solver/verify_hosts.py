@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.decision import RuleFamily, Start
+from ..model.decision import Preemption, RuleFamily, Start
 from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, Role, WorkerRequest
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
 from .demand import CardKind, allowed_sites, card_memory, placeable
 from .violation import Violation
 
@@ -85,6 +85,15 @@ def _eligibility(subject: str, amount: int, unit: str, message: str) -> Violatio
     return Violation(family=RuleFamily.ELIGIBILITY, subject=subject, amount=amount, unit=unit, message=message)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One worker's part of a host: whose it is, what it asks, and the cards it holds."""
+
+    record: JobRecord
+    request: WorkerRequest
+    gpus: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _Card:
     """What lies on one card: workers that hold it whole, and fractions in milli-GPU and MiB."""
@@ -103,15 +112,16 @@ class _Load:
     amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     cards: dict[int, _Card] = field(default_factory=dict)
 
-    def add(self, host: Host, request: WorkerRequest, team: TeamId, gpus: tuple[int, ...]) -> None:
+    def add(self, host: Host, part: Part) -> None:
+        request = part.request
         for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
             self.amounts[number] += amount
-        for index in gpus:
+        for index in part.gpus:
             card = host.gpu(index)
             if card is None:
                 continue
             load = self.cards.setdefault(index, _Card())
-            load.teams.add(team)
+            load.teams.add(part.record.job.team)
             if request.fractional:
                 load.fractions += 1
                 load.milli += request.gpu_milli
@@ -120,30 +130,44 @@ class _Load:
                 load.whole += 1
 
 
-def capacity(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterator[Violation]:
-    """No host or card that the decision touches carries more than it has; each worker holds the cards it asks for."""
+def _load(host: Host, parts: Iterable[Part]) -> _Load:
+    load = _Load()
+    for part in parts:
+        load.add(host, part)
+    return load
+
+
+def parts_by_host(
+    placed: Iterable[tuple[JobRecord, Placement | None]], hosts: Collection[HostId]
+) -> dict[HostId, list[Part]]:
+    """The parts of the given hosts that these placements take."""
+    parts: dict[HostId, list[Part]] = {name: [] for name in hosts}
+    for record, placement in placed:
+        requests = {role.name: role.request for role in record.job.roles}
+        for worker in placement.workers if placement else ():
+            if worker.host in parts and worker.role in requests:
+                parts[worker.host].append(Part(record, requests[worker.role], worker.gpus))
+    return parts
+
+
+def capacity(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> Iterator[Violation]:
+    """No host or card that the decision touches carries more than it has; each worker holds the cards it asks for.
+
+    Judged on the state in which the preempted jobs have left.
+    """
     hosts = {host.id: host for host in snapshot.hosts}
-    jobs = {record.id: record.job for record in snapshot.jobs}
-    placed = [(jobs[start.job], start.placement) for start in starts if start.job in jobs]
+    records = {record.id: record for record in snapshot.jobs}
+    gone = {act.job for act in preemptions}
+    placed = [(records[start.job], start.placement) for start in starts if start.job in records]
     touched = {worker.host for _, placement in placed for worker in placement.workers if worker.host in hosts}
-    before = {name: _Load() for name in touched}
-    after = {name: _Load() for name in touched}
-    for record in snapshot.jobs:
-        if record.placement is not None:
-            _lay(before, hosts, record.job, record.placement)
-            _lay(after, hosts, record.job, record.placement)
-    for job, placement in placed:
-        yield from _card_counts(job, placement)
-        _lay(after, hosts, job, placement)
+    for record, placement in placed:
+        yield from _card_counts(record.job, placement)
+    held = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id not in gone), touched)
+    added = parts_by_host(placed, touched)
     for name in sorted(touched):
-        yield from _host_within(hosts[name], before[name], after[name])
-
-
-def _lay(loads: dict[HostId, _Load], hosts: dict[HostId, Host], job: Job, placement: Placement) -> None:
-    requests = {role.name: role.request for role in job.roles}
-    for worker in placement.workers:
-        if worker.host in loads and worker.role in requests:
-            loads[worker.host].add(hosts[worker.host], requests[worker.role], job.team, worker.gpus)
+        yield from host_within(hosts[name], held[name], added[name])
 
 
 def _card_counts(job: Job, placement: Placement) -> Iterator[Violation]:
@@ -158,7 +182,9 @@ def _card_counts(job: Job, placement: Placement) -> Iterator[Violation]:
             yield _capacity(job.id, abs(asked - given), "GPUs", text)
 
 
-def _host_within(host: Host, before: _Load, after: _Load) -> Iterator[Violation]:
+def host_within(host: Host, held: Sequence[Part], added: Sequence[Part]) -> Iterator[Violation]:
+    """What the added parts make the host, or a card of it, carry beyond what it has."""
+    before, after = _load(host, held), _load(host, (*held, *added))
     limits = (host.cpu_milli, host.memory_mib, host.network_mbps)
     units = (("CPU", "milli-cores"), ("memory", "MiB"), ("network", "Mbit/s"))
     for (what, unit), limit, old, new in zip(units, limits, before.amounts, after.amounts, strict=True):

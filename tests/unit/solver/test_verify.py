@@ -9,7 +9,7 @@ from small_worlds import ask, begin, box, card, decide, gang, placement, queued,
 
 from phalanx.model.decision import Decision, Preemption, RuleFamily, Start
 from phalanx.model.host import Host, HostState
-from phalanx.model.ids import HostId, JobId, SiteId
+from phalanx.model.ids import HostId, JobId, ReservationId, SiteId
 from phalanx.model.job import Job, Parallelism, TopologyConstraint
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, WorkerPlacement
@@ -316,12 +316,17 @@ class TestDecision:
         named = replace(last, unit="GPU")
         assert self.families(snapshot, replace(decision, goals=(first, economy, named))) == [(None, "order", 1)]
 
-    def test_nothing_but_starts_is_allowed(self) -> None:
+    def test_preemptions_are_judged_with_the_starts(self) -> None:
         snapshot, decision = self.world()
         act = Preemption(job=JobId("x"), attempt=1, beneficiaries=(JobId("a"),), loss_gpu_s=0)
         assert self.families(snapshot, replace(decision, preemptions=(act,))) == [(RuleFamily.PREEMPTION, "x", 1)]
         waits = replace(decision, starts=(replace(decision.starts[0], after=(JobId("x"),)),))
         assert self.families(snapshot, waits) == [(RuleFamily.PREEMPTION, "a", 1)]
+
+    def test_reservations_and_resizes_are_not_allowed(self) -> None:
+        snapshot, decision = self.world()
+        released = replace(decision, releases=(ReservationId("r"),))
+        assert self.families(snapshot, released) == [(RuleFamily.RESERVATION, "r", 1)]
 
 
 def test_every_fault_is_reported_at_once() -> None:
