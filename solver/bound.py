@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..model.decision import GoalResult, GoalStatus
+from ..model.decision import GoalResult, GoalStatus, Preemption
 from ..model.ids import JobId, TeamId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import candidates
+from .demand import candidates, victims
 from .goals import GoalValue, values
 from .order import Order, order, value_milli
+from .plan import assemble
 
 
 def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> list[int]:
     """What no decision can exceed, one a goal, if only the `startable` gangs can start at all.
 
-    `start`: all of them start. `economy`: nothing is lost and no room taken. `order`: all of them start.
+    `start`: all of them start, for no victim. `economy`: nothing is lost, no room taken, every possible victim gone.
+    `order`: all of them start.
     """
     ranks = order(snapshot, policy)
-    empty = values(snapshot, policy, ())
+    empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy))
     gangs = [record for record in candidates(snapshot) if record.id in startable]
     bounds = []
     for value in empty:
@@ -31,6 +33,11 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> l
         else:
             bounds.append(_all_started(level_of(value), gangs, ranks, policy))
     return bounds
+
+
+def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...]:
+    """All that this round could preempt, preempted."""
+    return assemble(snapshot, policy, (), [record.id for record in victims(snapshot, policy)]).preemptions
 
 
 def level_of(goal: GoalValue) -> int:

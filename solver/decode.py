@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model.decision import Start
-from ..model.ids import HostId
+from ..model.ids import HostId, JobId
 from ..model.placement import WorkerPlacement
+from ..model.snapshot import JobRecord
 from .books import Books
 from .classes import Gang, WorkerClass
 from .demand import CardKind
@@ -14,23 +15,37 @@ from .layout import lay_out
 from .variables import Variables
 
 
-def decode(variables: Variables, solution: Sequence[int]) -> tuple[Start, ...]:
-    """The starts that the solution stands for, in the order of the snapshot's jobs."""
-    started = [gang for gang in variables.instance.gangs if solution[variables.started(gang).index]]
-    books = Books(variables.instance.snapshot)
+def decode(variables: Variables, solution: Sequence[int]) -> tuple[list[Start], list[JobId]]:
+    """The starts and the victims that the solution stands for."""
+    instance = variables.instance
+    started = [gang for gang in instance.gangs if solution[variables.started(gang).index]]
+    leaving = [victim for victim in instance.victims if solution[variables.evicted(victim.id).index]]
+    books = Books(instance.snapshot)
     cards = {gang.id: _fraction_cards(gang, variables, solution) for gang in started}
     # All fractions are booked beforehand: whole workers of another gang must not take a card chosen for one.
     for gang in started:
         for worker in _as_placements(cards[gang.id]):
             books.take(gang.record.job, worker)
     starts = []
-    for gang in started:
+    # From the lowest level up, each level finding what is free and what the victims below it have left. What a lower
+    # level takes of that the higher ones could have taken too, so enough is left for them.
+    for gang in sorted(started, key=lambda gang: gang.record.level):
+        leaving = _release(leaving, gang.record.level, books)
         for worker in _as_placements(cards[gang.id]):
             books.give(gang.record.job, worker)
         counts = {workers.role.name: _counts(workers, variables, solution) for workers in gang.workers}
         placement = lay_out(gang.record, counts, books, cards[gang.id])
         starts.append(Start(job=gang.id, attempt=gang.record.attempt + 1, placement=placement))
-    return tuple(starts)
+    return starts, [victim.id for victim in instance.victims if solution[variables.evicted(victim.id).index]]
+
+
+def _release(leaving: list[JobRecord], level: int, books: Books) -> list[JobRecord]:
+    """Gives back what victims below the level hold; returns those that are still to leave."""
+    for victim in leaving:
+        if victim.level < level and victim.placement is not None:
+            for worker in victim.placement.workers:
+                books.give(victim.job, worker)
+    return [victim for victim in leaving if victim.level >= level]
 
 
 def _counts(

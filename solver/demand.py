@@ -30,49 +30,27 @@ class Confinement:
     preferred: tuple[Layer, ...]
 
 
-class Confinements:
-    """The confinement of each gang of one round; equal demands are worked out once."""
-
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self._policy = policy
-        # Whether a gang fits on an empty host depends on what the host offers alone.
-        self._shapes = tuple(
-            {(host.gpus, host.cpu_milli, host.memory_mib, host.network_mbps): host for host in snapshot.hosts}.values()
-        )
-        self._known: dict[object, Confinement] = {}
-
-    def of(self, job: Job) -> Confinement:
-        """The gang's own constraints; without any, one host if it fits on one, else one site with one rack preferred.
-
-        A gang leaves its site only where policy and job both allow it.
-        """
-        key = (job.roles, job.topology, job.cross_site)
-        if key not in self._known:
-            self._known[key] = self._work_out(job)
-        return self._known[key]
-
-    def _work_out(self, job: Job) -> Confinement:
-        across = self._policy.cross_site and job.cross_site
-        if not job.topology:
-            if any(fits_empty(job, host) for host in self._shapes):
-                return Confinement(Layer.HOST, ())
-            preferred = (Layer.RACK, Layer.ZONE, Layer.SITE) if across else (Layer.RACK, Layer.ZONE)
-            return Confinement(None if across else Layer.SITE, preferred)
-        required = [c.layer for c in job.topology if c.strictness is Strictness.REQUIRED]
-        if not across:
-            required.append(Layer.SITE)
-        narrowest = min(required, key=lambda layer: layer.width, default=None)
-        wanted = {c.layer for c in job.topology if c.strictness is Strictness.PREFERRED}
-        if any(role.parallelism is not None and role.parallelism.data > 1 for role in job.roles):
-            wanted.add(Layer.ZONE)
-        # A preferred layer at or above the required one is always met and costs nothing.
-        limit = len(Layer) if narrowest is None else narrowest.width
-        return Confinement(narrowest, tuple(layer for layer in Layer if layer in wanted and layer.width < limit))
-
-
 def confinement(job: Job, snapshot: Snapshot, policy: Policy) -> Confinement:
-    """The confinement of a single gang; `Confinements` for many of one round."""
-    return Confinements(snapshot, policy).of(job)
+    """The gang's own constraints; without any, one host if it fits on one, else one site with one rack preferred.
+
+    A gang leaves its site only where policy and job both allow it. `Confinements` does this for many gangs of a round.
+    """
+    across = policy.cross_site and job.cross_site
+    if not job.topology:
+        if any(fits_empty(job, host) for host in snapshot.hosts):
+            return Confinement(Layer.HOST, ())
+        preferred = (Layer.RACK, Layer.ZONE, Layer.SITE) if across else (Layer.RACK, Layer.ZONE)
+        return Confinement(None if across else Layer.SITE, preferred)
+    required = [c.layer for c in job.topology if c.strictness is Strictness.REQUIRED]
+    if not across:
+        required.append(Layer.SITE)
+    narrowest = min(required, key=lambda layer: layer.width, default=None)
+    wanted = {c.layer for c in job.topology if c.strictness is Strictness.PREFERRED}
+    if any(role.parallelism is not None and role.parallelism.data > 1 for role in job.roles):
+        wanted.add(Layer.ZONE)
+    # A preferred layer at or above the required one is always met and costs nothing.
+    limit = len(Layer) if narrowest is None else narrowest.width
+    return Confinement(narrowest, tuple(layer for layer in Layer if layer in wanted and layer.width < limit))
 
 
 def fits_empty(job: Job, host: Host) -> bool:

@@ -7,20 +7,21 @@ from collections.abc import Sequence
 
 from ortools.sat.python.cp_model import IntVar
 
-from ..model.decision import Start
 from ..model.placement import WorkerPlacement
 from .classes import Gang, WorkerClass
 from .demand import CardKind
+from .plan import Plan
 from .variables import Variables
 
 
-def encode(variables: Variables, starts: Sequence[Start]) -> list[tuple[IntVar, int]]:
-    """Values of the placing variables (starts, types, counts, cards); the auxiliary ones follow from them.
+def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
+    """Values of the deciding variables (starts, victims, types, counts, cards); the auxiliary ones follow from them.
 
-    `starts` must keep the rules; a start of a gang that the instance left out is ignored.
+    `plan` must keep the rules; a start of a gang that the instance left out is ignored.
     """
-    by_job = {start.job: start for start in starts}
-    values: list[tuple[IntVar, int]] = []
+    by_job = {start.job: start for start in plan.starts}
+    leaving = {preemption.job for preemption in plan.preemptions}
+    values = [(variables.evicted(victim.id), int(victim.id in leaving)) for victim in variables.instance.victims]
     shared: set[tuple[str, int]] = set()
     for gang in variables.instance.gangs:
         start = by_job.get(gang.id)

@@ -15,10 +15,11 @@ from ..model.host import MILLI
 from ..model.ids import HostId, TeamId
 from ..model.policy import StandardGang
 from ..model.topology import Layer
-from .classes import Gang, HostClass, WorkerClass
+from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
-from .demand import candidates
-from .order import Order, order
+from .demand import candidates, loss
+from .held import HostClass
+from .order import Order, order, value_milli
 from .topology import domains
 from .variables import Variables
 
@@ -59,10 +60,15 @@ class Goal:
 
 
 def _start(level: int, ranks: Order, variables: Variables) -> Sum:
-    """H/100 * (weighted milli-GPU started at the level + fair-share credit of all teams down to this level)."""
+    """H/100 * (weighted milli-GPU started at the level + fair-share credit of all teams down to it), net of victims."""
     instance = variables.instance
     scale = instance.policy.objective.horizon_s // 100
     total = Sum()
+    for victim in instance.victims:
+        if victim.level == level:
+            milli = value_milli(victim, instance.policy)
+            lost = loss(victim, milli, instance.snapshot.now_s, instance.policy)
+            total.add(-(instance.policy.objective.horizon_s * milli + lost), variables.evicted(victim.id))
     upward: dict[TeamId, list[Gang]] = defaultdict(list)
     for gang in instance.gangs:
         if gang.record.level == level:
@@ -181,7 +187,7 @@ def _room(variables: Variables) -> Sum:
         worth = gang.workers * gang.gpus * MILLI * instance.policy.objective.room_s
         for members in domains((host.host for host in instance.hosts.values()), gang.layer).values():
             hosts = [instance.hosts[host_id] for host_id in members]
-            for gpu_type in sorted({kind.gpu_type for host in hosts for kind in host.free_cards}):
+            for gpu_type in sorted({kind.gpu_type for host in hosts for kind in host.kinds}):
                 _room_of_domain(gang, gpu_type, hosts, blocks, variables, worth, total)
     return total
 
@@ -222,20 +228,26 @@ def _room_of_domain(
 
 def _blocks(gpus: int, gpu_type: str, host: HostClass, variables: Variables) -> tuple[int, IntVar | None]:
     """Blocks of that many free cards of the type on a host: how many now, and the variable where that may change."""
-    free = sum(count for kind, count in host.free_cards.items() if kind.gpu_type == gpu_type)
-    most = free // gpus
+    cards = [card for card in host.cards if card.kind.gpu_type == gpu_type and not card.fixed]
+    free = sum(card.free for card in cards)
     taking: list[tuple[int, IntVar]] = []
-    for kind in host.free_cards:
-        if kind.gpu_type == gpu_type:
-            taking.extend((role.request.whole_gpus, count) for role, count in variables.on_kind(host.id, kind))
-    for card in host.cards:
-        shared = variables.shared(host.id, card)
-        if shared is not None and card.kind.gpu_type == gpu_type:
+    leaving: list[IntVar] = []
+    for kind in {card.kind for card in cards}:
+        taking.extend((part.role.request.whole_gpus, part.count) for part in variables.on_kind(host.id, kind))
+    for card in cards:
+        shared, emptied = variables.shared(host.id, card), variables.emptied(host.id, card)
+        if emptied is not None:
+            leaving.append(emptied)
+        elif card.holders:
+            leaving.append(variables.evicted(card.holders[0].job))
+        if shared is not None and emptied is None:
             taking.append((1, shared))
-    if most == 0 or not taking:
-        return most, None
+    most = (free + len(leaving)) // gpus
+    if most == 0 or not (taking or leaving):
+        return free // gpus, None
     block = variables.model.new_int_var(0, most, f"blocks[{gpus},{gpu_type},{host.id}]")
-    variables.model.add(gpus * block + sum(cards * variable for cards, variable in taking) <= free)
+    taken = sum(number * variable for number, variable in taking)
+    variables.model.add(gpus * block + taken <= free + sum(leaving))
     return most, block
 
 
@@ -252,10 +264,8 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     instance = variables.instance
     waiting = candidates(instance.snapshot)
     ranks = order(instance.snapshot, instance.policy)
-    listed = [
-        Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)})
-        for level in sorted({record.level for record in waiting}, reverse=True)
-    ]
+    levels = sorted({record.level for record in (*waiting, *instance.victims)}, reverse=True)
+    listed = [Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}) for level in levels]
     if waiting:
         economy = {"speed": _speed(variables), "scarce": _scarce(variables), "room": _room(variables)}
         listed.append(Goal("economy", SECONDS, economy))

@@ -1,4 +1,4 @@
-"""`solve`: one scheduling round, pure. Reduce, greedy, exact stages, decode, reasons."""
+"""`solve`: one scheduling round, pure. Reduce, greedy, exact stages, decode, reprieve, reasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..model.decision import Certificate, Decision, Grain, Stage, Start
+from ..model.decision import Certificate, Decision, Grain, RuleFamily, Stage, Start
+from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .bound import judge, uppers
@@ -15,11 +16,12 @@ from .classes import Instance, reduce
 from .constraints import FAMILIES
 from .decode import decode
 from .encode import encode
+from .evict import greedy_plan
 from .explain import reasons
 from .goals import GoalValue, values
-from .greedy import greedy
 from .guard import Guard, Unlimited
 from .objective import Goal, goals
+from .plan import Plan, assemble
 from .stages import Incumbent, Outcome, run
 from .variables import Variables
 from .verify import verify_starts
@@ -27,10 +29,10 @@ from .verify import verify_starts
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Starts that keep all rules, with the goals they reach."""
+    """A plan that keeps all rules, with the goals it reaches."""
 
     stage: Stage
-    starts: tuple[Start, ...]
+    plan: Plan
     values: tuple[GoalValue, ...]
 
     @property
@@ -47,15 +49,14 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     """
     guard = guard or Unlimited()
     instance = reduce(snapshot, policy)
-    started = greedy(snapshot, policy)
-    best = _Candidate(Stage.GREEDY, started, values(snapshot, policy, started))
+    best = _candidate(Stage.GREEDY, greedy_plan(snapshot, policy), snapshot, policy)
     limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs))
     model = cp_model.CpModel()
     outcome, size = Outcome(), (0, 0)
     if instance.gangs and instance.columns <= policy.solve.exact_columns:
         variables, listed = build(model, instance)
         size = (len(model.proto.variables), len(model.proto.constraints))
-        incumbent = Incumbent(best.rank, encode(variables, best.starts))
+        incumbent = Incumbent(best.rank, encode(variables, best.plan))
         outcome = run(
             model, listed, incumbent, limits, budget_ms=policy.solve.budget_ms, seed=policy.solve.seed, guard=guard
         )
@@ -66,8 +67,9 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     return Decision(
         snapshot_version=snapshot.store_version,
         now_s=snapshot.now_s,
-        starts=best.starts,
-        waiting=reasons(snapshot, policy, best.starts),
+        starts=best.plan.starts,
+        preemptions=best.plan.preemptions,
+        waiting=reasons(snapshot, policy, best.plan.starts, best.plan.preemptions),
         goals=judge(snapshot, policy, best.values, _bounds(best, outcome, limits)),
         certificate=Certificate(
             stage=stage,
@@ -91,14 +93,34 @@ def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple
     return variables, goals(variables)
 
 
+def _candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Candidate:
+    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions))
+
+
 def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> _Candidate | None:
     """The exact stage's decision; None where it has none or the verifier finds it at fault."""
     if outcome.solution is None:
         return None
-    starts = decode(variables, outcome.solution)
-    if verify_starts(snapshot, policy, starts):
+    starts, victims = decode(variables, outcome.solution)
+    plan = reprieve(snapshot, policy, starts, victims)
+    if verify_starts(snapshot, policy, plan.starts, plan.preemptions):
         return None
-    return _Candidate(Stage.EXACT, starts, values(snapshot, policy, starts))
+    return _candidate(Stage.EXACT, plan, snapshot, policy)
+
+
+def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Sequence[JobId]) -> Plan:
+    """The plan without needless victims: the dearest first, each is kept running if the starts still keep the rules.
+
+    An exact solution has none to spare; one that the budget cut short may.
+    """
+    plan = assemble(snapshot, policy, starts, victims)
+    for preemption in sorted(plan.preemptions, key=lambda p: (-p.loss_gpu_s, p.job)):
+        fewer = [other.job for other in plan.preemptions if other.job != preemption.job]
+        trial = assemble(snapshot, policy, starts, fewer)
+        faults = verify_starts(snapshot, policy, trial.starts, trial.preemptions)
+        if all(fault.family is RuleFamily.PREEMPTION and fault.unit == "needless" for fault in faults):
+            plan = trial
+    return plan
 
 
 def _better(greedy_one: _Candidate, exact_one: _Candidate | None) -> _Candidate:

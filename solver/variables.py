@@ -3,42 +3,67 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from ..model.ids import HostId, JobId
 from ..model.job import Role
-from .classes import Card, Gang, Instance, Slot, WorkerClass, most_on_card
+from .classes import Gang, Instance, Slot, WorkerClass, most_on_card
 from .demand import CardKind
+from .held import Card
 
 RoleKey = tuple[JobId, str]
 CardKey = tuple[HostId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Workers of one role that may come to a place, and how many do."""
+
+    gang: Gang
+    role: Role
+    count: cp_model.IntVar
+
+    @property
+    def level(self) -> int:
+        """Priority level of the gang."""
+        return self.gang.record.level
 
 
 class Variables:
     """What the model decides.
 
     started(gang)            1 if the gang starts
+    evicted(job)             1 if a possible victim is preempted
     workers_at(class, slot)  workers of a class in a slot
     on_card(class, card)     fractional workers of a class on one card
     uses_type(class, type)   1 if the role runs on that GPU type
-    shared(host, card)       1 if a card that is free now carries fractions after the round
+    shared(host, card)       1 if new fractions come to a card on which nobody has to stay
+    emptied(host, card)      1 if all fractions leave a card, and whole workers may take it
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance) -> None:
         self.model = model
         self.instance = instance
         self._started = {gang.id: model.new_bool_var(f"started[{gang.id}]") for gang in instance.gangs}
+        self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
         self._at: dict[tuple[RoleKey, Slot], cp_model.IntVar] = {}
         self._on_card: dict[tuple[RoleKey, CardKey], cp_model.IntVar] = {}
         self._type: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
         self._shared: dict[CardKey, cp_model.IntVar] = {}
-        self._by_host: dict[HostId, list[tuple[Role, cp_model.IntVar]]] = defaultdict(list)
-        self._by_kind: dict[tuple[HostId, CardKind], list[tuple[Role, cp_model.IntVar]]] = defaultdict(list)
-        self._fractions: dict[CardKey, list[tuple[Gang, Role, cp_model.IntVar]]] = defaultdict(list)
+        self._by_host: dict[HostId, list[Coming]] = defaultdict(list)
+        self._by_kind: dict[tuple[HostId, CardKind], list[Coming]] = defaultdict(list)
+        self._fractions: dict[CardKey, list[Coming]] = defaultdict(list)
         for gang in instance.gangs:
             for workers in gang.workers:
                 self._create(gang, workers)
+        self._emptied = {
+            (host.id, card.index): model.new_bool_var(f"emptied[{host.id},{card.index}]")
+            for host in instance.hosts.values()
+            for card in host.cards
+            if not card.fixed and any(not holder.whole for holder in card.holders)
+        }
 
     def _create(self, gang: Gang, workers: WorkerClass) -> None:
         key = (gang.id, workers.role.name)
@@ -52,13 +77,14 @@ class Variables:
             label = f"{gang.id},{workers.role.name},{slot.host},{slot.kind.gpu_type if slot.kind else '-'}"
             variable = self.model.new_int_var(0, slot.most, f"at[{label}]")
             self._at[key, slot] = variable
-            self._by_host[slot.host].append((workers.role, variable))
+            coming = Coming(gang, workers.role, variable)
+            self._by_host[slot.host].append(coming)
             if slot.kind is None:
                 continue
             if workers.role.request.fractional:
                 self._create_on_cards(gang, workers, slot)
             else:
-                self._by_kind[slot.host, slot.kind].append((workers.role, variable))
+                self._by_kind[slot.host, slot.kind].append(coming)
 
     def _create_on_cards(self, gang: Gang, workers: WorkerClass, slot: Slot) -> None:
         key = (gang.id, workers.role.name)
@@ -69,13 +95,17 @@ class Variables:
             where = (slot.host, card.index)
             variable = self.model.new_int_var(0, most, f"on[{gang.id},{workers.role.name},{slot.host},{card.index}]")
             self._on_card[key, where] = variable
-            self._fractions[where].append((gang, workers.role, variable))
-            if card.team is None and where not in self._shared:
+            self._fractions[where].append(Coming(gang, workers.role, variable))
+            if not card.fixed and where not in self._shared:
                 self._shared[where] = self.model.new_bool_var(f"shared[{slot.host},{card.index}]")
 
     def started(self, gang: Gang) -> cp_model.IntVar:
         """1 if the gang starts."""
         return self._started[gang.id]
+
+    def evicted(self, job: JobId) -> cp_model.IntVar:
+        """1 if the possible victim is preempted."""
+        return self._evicted[job]
 
     def workers_at(self, workers: WorkerClass, slot: Slot) -> cp_model.IntVar:
         """Workers of the class in that slot."""
@@ -90,17 +120,21 @@ class Variables:
         return self._type[(workers.job, workers.role.name), gpu_type]
 
     def shared(self, host: HostId, card: Card) -> cp_model.IntVar | None:
-        """1 if a card that is free now carries fractions after the round; None where no fraction can come."""
+        """1 if new fractions come to the card; None where none can, or where somebody on it stays."""
         return self._shared.get((host, card.index))
 
-    def on_host(self, host: HostId) -> list[tuple[Role, cp_model.IntVar]]:
-        """Every (role, number of its workers) that may come to the host."""
+    def emptied(self, host: HostId, card: Card) -> cp_model.IntVar | None:
+        """1 if all fractions leave the card and none come; None for cards that no fraction could leave so."""
+        return self._emptied.get((host, card.index))
+
+    def on_host(self, host: HostId) -> list[Coming]:
+        """All that may come to the host."""
         return self._by_host[host]
 
-    def on_kind(self, host: HostId, kind: CardKind) -> list[tuple[Role, cp_model.IntVar]]:
-        """Every (role, number of its workers) that may take whole cards of that kind on the host."""
+    def on_kind(self, host: HostId, kind: CardKind) -> list[Coming]:
+        """All that may take whole cards of that kind on the host."""
         return self._by_kind[host, kind]
 
-    def fractions(self, host: HostId, card: Card) -> list[tuple[Gang, Role, cp_model.IntVar]]:
-        """Every (gang, role, number of its workers) that may share the card."""
+    def fractions(self, host: HostId, card: Card) -> list[Coming]:
+        """All that may share the card."""
         return self._fractions[host, card.index]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import capacity, eligibility, gang, topology
+from . import capacity, eligibility, gang, preemption, topology
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
     RuleFamily.ELIGIBILITY: eligibility.add,
     RuleFamily.CAPACITY: capacity.add,
     RuleFamily.TOPOLOGY: topology.add,
+    RuleFamily.PREEMPTION: preemption.add,
 }

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, product
 
 from phalanx.model.decision import Start
-from phalanx.model.ids import HostId
+from phalanx.model.ids import HostId, JobId
 from phalanx.model.job import Role
 from phalanx.model.placement import WorkerPlacement
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.books import Books
-from phalanx.solver.demand import CardKind, candidates
+from phalanx.solver.demand import CardKind, candidates, victims
 from phalanx.solver.goals import values
 from phalanx.solver.layout import lay_out
+from phalanx.solver.plan import assemble
 from phalanx.solver.verify import verify_starts
 
 Seat = tuple[HostId, CardKind | None, int | None]
@@ -51,7 +52,25 @@ def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple
 
     Raises TooLarge beyond `limit` combinations.
     """
-    options = {record.id: list(_options(record, snapshot, policy, limit)) for record in candidates(snapshot)}
+    able = [record.id for record in victims(snapshot, policy)]
+    best: tuple[int, ...] | None = None
+    left = limit
+    for size in range(len(able) + 1):
+        for leaving in combinations(able, size):
+            reached, tried = _best_with(snapshot, policy, leaving, left)
+            left -= tried
+            if reached is not None:
+                best = reached if best is None else max(best, reached)
+    assert best is not None
+    return best
+
+
+def _best_with(
+    snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
+) -> tuple[tuple[int, ...] | None, int]:
+    """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
+    waiting = candidates(snapshot)
+    options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
     able = [job for job, found in options.items() if found]
     total = 1
     for job in able:
@@ -62,16 +81,22 @@ def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple
     for size in range(len(able) + 1):
         for chosen in combinations(able, size):
             for combination in product(*(options[job] for job in chosen)):
-                starts = _together(combination, snapshot)
-                if starts is not None:
-                    reached = tuple(value.value for value in values(snapshot, policy, starts))
-                    best = reached if best is None else max(best, reached)
-    assert best is not None
-    return best
+                starts = _together(combination, snapshot, leaving)
+                if starts is None:
+                    continue
+                plan = assemble(snapshot, policy, starts, leaving)
+                if leaving and verify_starts(snapshot, policy, plan.starts, plan.preemptions):
+                    continue
+                reached = tuple(value.value for value in values(snapshot, policy, plan.starts, plan.preemptions))
+                best = reached if best is None else max(best, reached)
+    return best, total
 
 
-def _options(record: JobRecord, snapshot: Snapshot, policy: Policy, limit: int) -> Iterator[Option]:
-    """Every way to place the gang alone that the verifier accepts; workers of a role are alike."""
+def _options(
+    record: JobRecord, snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
+) -> Iterator[Option]:
+    """Every way to place the gang alone on what these victims leave; workers of a role are alike."""
+    gone = replace(snapshot, jobs=tuple(other for other in snapshot.jobs if other.id not in leaving))
     per_role = []
     for role in record.job.roles:
         ways = list(combinations_with_replacement(list(_seats(role, snapshot)), role.count))
@@ -83,8 +108,8 @@ def _options(record: JobRecord, snapshot: Snapshot, policy: Policy, limit: int) 
         raise TooLarge
     for way in product(*per_role):
         option = Option(record, way)
-        starts = _together((option,), snapshot)
-        if starts is not None and not verify_starts(snapshot, policy, starts):
+        starts = _together((option,), gone, ())
+        if starts is not None and not verify_starts(gone, policy, starts):
             yield option
 
 
@@ -101,16 +126,24 @@ def _seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
                 yield (host.id, kind, None)
 
 
-def _together(combination: tuple[Option, ...], snapshot: Snapshot) -> tuple[Start, ...] | None:
-    """The starts of these options side by side; None where they do not fit together."""
+def _together(
+    combination: tuple[Option, ...], snapshot: Snapshot, leaving: tuple[JobId, ...]
+) -> tuple[Start, ...] | None:
+    """The starts of these options side by side; None where they do not fit together.
+
+    Lower levels choose their cards first, before what victims of their level and above leave is there to choose.
+    """
     books = Books(snapshot)
     for option in combination:
         for worker in _fractions(option):
-            if not books.fits(option.record.job, worker):
-                return None
             books.take(option.record.job, worker)
+    going = [record for record in snapshot.jobs if record.id in leaving]
     starts = []
-    for option in combination:
+    for option in sorted(combination, key=lambda option: option.record.level):
+        for record in [record for record in going if record.level < option.record.level]:
+            going.remove(record)
+            for worker in record.placement.workers if record.placement else ():
+                books.give(record.job, worker)
         for worker in _fractions(option):
             books.give(option.record.job, worker)
         try:
@@ -118,9 +151,19 @@ def _together(combination: tuple[Option, ...], snapshot: Snapshot) -> tuple[Star
         except ValueError:
             return None
         starts.append(Start(job=option.record.id, attempt=option.record.attempt + 1, placement=placement))
-    if any(min(book.cpu_milli, book.memory_mib, book.network_mbps) < 0 for book in books.hosts.values()):
-        return None
-    return tuple(starts)
+    for record in going:
+        for worker in record.placement.workers if record.placement else ():
+            books.give(record.job, worker)
+    return tuple(starts) if _within(books) else None
+
+
+def _within(books: Books) -> bool:
+    for book in books.hosts.values():
+        if min(book.cpu_milli, book.memory_mib, book.network_mbps) < 0:
+            return False
+        if any(card.milli < 0 or card.memory_mib < 0 or len(card.teams) > 1 for card in book.cards.values()):
+            return False
+    return True
 
 
 def _fractions(option: Option) -> list[WorkerPlacement]:

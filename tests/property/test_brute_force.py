@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from brute_force import TooLarge, best_values
@@ -13,6 +15,7 @@ from phalanx.model.decision import GoalStatus
 from phalanx.model.host import Gpu, Host
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import (
+    CheckpointPolicy,
     GpuTypeChoice,
     Job,
     Parallelism,
@@ -22,10 +25,13 @@ from phalanx.model.job import (
     TopologyConstraint,
     WorkerRequest,
 )
+from phalanx.model.job_state import JobState
+from phalanx.model.placement import Placement, WorkerPlacement
 from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import Team
 from phalanx.model.topology import Layer, Site, TopologyPath
+from phalanx.solver.books import Books
 from phalanx.solver.solve import solve
 from phalanx.solver.verify import verify
 
@@ -41,7 +47,59 @@ def crowded(seed: int) -> Snapshot:
         for number in range(rng.choice((2, 3, 3, 4)))
     )
     teams = tuple(Team(id=TeamId(name), weight=rng.choice((100, 300))) for name in ("a", "b"))
-    return Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, jobs=jobs, teams=teams)
+    empty = Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams)
+    return replace(empty, jobs=(*_running(rng, empty), *jobs))
+
+
+def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:
+    """Up to three gangs of one or two workers that run already, most of them at low levels and long enough to leave."""
+    books, records = Books(empty), []
+    for number in range(rng.choice((0, 1, 2, 3))):
+        milli = rng.choice((300, 500, 1_000, 1_000, 2_000, 0))
+        role = Role(count=rng.choice((1, 1, 2)), request=WorkerRequest(gpu_milli=milli, cpu_milli=2_000))
+        job = Job(
+            id=JobId(f"r{number}"),
+            team=TeamId(rng.choice("ab")),
+            roles=(role,),
+            tier=rng.choice((1, 3, 4, 4)),
+            preemptible=rng.choice(
+                (Preemptible.NEVER, Preemptible.BY_HIGHER, Preemptible.ANYTIME, Preemptible.ANYTIME)
+            ),
+            checkpoint=rng.choice((None, CheckpointPolicy(interval_s=600, write_s=rng.choice((5, 60)), restart_s=20))),
+        )
+        workers = _seats(rng, books, job, role)
+        if len(workers) == role.count:
+            records.append(
+                JobRecord(
+                    job=job,
+                    state=JobState.RUNNING,
+                    submitted_s=NOW - 9_000,
+                    attempt=1,
+                    placement=Placement(workers=tuple(workers)),
+                    started_s=NOW - rng.choice((60, 3_000, 8_000)),
+                    evictions=(NOW - 100,) * rng.choice((0, 0, 0, 3)),
+                )
+            )
+        else:
+            for worker in workers:
+                books.give(job, worker)
+    return tuple(records)
+
+
+def _seats(rng: random.Random, books: Books, job: Job, role: Role) -> list[WorkerPlacement]:
+    """Random places for the workers, each where it fits on top of all before."""
+    workers: list[WorkerPlacement] = []
+    for index in range(role.count):
+        options = []
+        for host, book in books.hosts.items():
+            cards = sorted(book.cards)
+            sets = [()] if not role.request.gpu_milli else combinations(cards, max(1, role.request.whole_gpus))
+            seats = (WorkerPlacement(role=role.name, index=index, host=host, gpus=tuple(cards)) for cards in sets)
+            options.extend(seat for seat in seats if books.fits(job, seat))
+        if options:
+            workers.append(rng.choice(options))
+            books.take(job, workers[-1])
+    return workers
 
 
 def _host(rng: random.Random, number: int) -> Host:
