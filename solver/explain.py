@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ..model.decision import Reason, ReasonKind, Start
+from ..model.decision import Preemption, Reason, ReasonKind, Start
 from ..model.job_state import WAITING, JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -24,7 +24,9 @@ MOST_WORK = 1_500_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
 
 
-def reasons(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> tuple[Reason, ...]:
+def reasons(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.

@@ -25,7 +25,7 @@ def preemption(
     """Only legal victims leave, each for the starts that need it; what they free goes to higher levels alone."""
     yield from _victims(snapshot, policy, preemptions)
     yield from _ties(snapshot, starts, preemptions)
-    rooms = _rooms(snapshot, starts, preemptions)
+    rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
     for room in rooms.values():
         yield from _withheld(room)
     yield from _needless(snapshot, preemptions, rooms)
@@ -110,7 +110,7 @@ def _in_order(snapshot: Snapshot, jobs: Collection[JobId]) -> tuple[JobId, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class Room:
     """One host that victims leave: what stays there, what leaves, what comes."""
 
     host: Host
@@ -118,29 +118,28 @@ class _Room:
     leaving: tuple[Part, ...]
     coming: tuple[Part, ...]
 
-    def keeping(self, victim: JobId) -> _Room:
+    def keeping(self, victim: JobId) -> Room:
         """The host with that victim back where it was."""
         back = tuple(part for part in self.leaving if part.record.id == victim)
         others = tuple(part for part in self.leaving if part.record.id != victim)
-        return _Room(self.host, self.staying + back, others, self.coming)
+        return Room(self.host, self.staying + back, others, self.coming)
 
 
-def _rooms(snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption]) -> dict[HostId, _Room]:
-    """Every host that a victim leaves."""
-    stopped = {act.job for act in preemptions}
+def rooms_left(snapshot: Snapshot, starts: Sequence[Start], stopped: Collection[JobId]) -> dict[HostId, Room]:
+    """Every host that one of the stopped jobs leaves."""
     records = {record.id: record for record in snapshot.jobs}
     names = {name for r in snapshot.jobs if r.id in stopped and r.placement for name in r.placement.hosts}
     staying = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id not in stopped), names)
     leaving = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id in stopped), names)
     coming = parts_by_host(((records[s.job], s.placement) for s in starts if s.job in records), names)
     return {
-        host.id: _Room(host, tuple(staying[host.id]), tuple(leaving[host.id]), tuple(coming[host.id]))
+        host.id: Room(host, tuple(staying[host.id]), tuple(leaving[host.id]), tuple(coming[host.id]))
         for host in snapshot.hosts
         if host.id in names
     }
 
 
-def _withheld(room: _Room) -> Iterator[Violation]:
+def _withheld(room: Room) -> Iterator[Violation]:
     """Starts of a level use what is free, and what victims of lower levels free; never what others free."""
     levels = sorted({part.record.level for part in room.coming})
     limits = (room.host.cpu_milli, room.host.memory_mib, room.host.network_mbps)
@@ -169,7 +168,7 @@ def _amounts(part: Part) -> tuple[int, int, int]:
     return part.request.cpu_milli, part.request.memory_mib, part.request.network_mbps
 
 
-def _card_withheld(room: _Room, gpu: Gpu, leaving: Sequence[Part]) -> Iterator[Violation]:
+def _card_withheld(room: Room, gpu: Gpu, leaving: Sequence[Part]) -> Iterator[Violation]:
     where, subject = f"GPU {gpu.index} of {room.host.id}", f"{room.host.id}/{gpu.index}"
     coming = [part for part in room.coming if gpu.index in part.gpus]
     staying = [part for part in room.staying if gpu.index in part.gpus]
@@ -206,7 +205,7 @@ def _on_card(part: Part, gpu: Gpu) -> tuple[int, int]:
 
 
 def _needless(
-    snapshot: Snapshot, preemptions: Sequence[Preemption], rooms: Mapping[HostId, _Room]
+    snapshot: Snapshot, preemptions: Sequence[Preemption], rooms: Mapping[HostId, Room]
 ) -> Iterator[Violation]:
     """Putting any single victim back where it was breaks a rule."""
     stopped = {act.job for act in preemptions}
@@ -214,12 +213,13 @@ def _needless(
         if record.id not in stopped or record.placement is None:
             continue
         held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        if not any(_broken(room) for room in held):
+        if not any(broken(room) for room in held):
             text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
-            yield _fault(record.id, 1, "victims", text)
+            yield _fault(record.id, 1, "needless", text)
 
 
-def _broken(room: _Room) -> bool:
+def broken(room: Room) -> bool:
+    """Whether what comes does not fit there, or uses what is not for it."""
     return any(host_within(room.host, room.staying, room.coming)) or any(_withheld(room))
 
 

@@ -128,7 +128,7 @@ class TestTies:
         low, high = old("low", *range(8)), gang("high", 1, 8, tier=1)
         snapshot = world([box("h1"), box("h2")], low, high)
         found = planned(snapshot, [begin(high, ("h2", range(8)))], "low")
-        assert found == [("preemption", "low", 1, "beneficiaries"), ("preemption", "low", 1, "victims")]
+        assert found == [("preemption", "low", 1, "beneficiaries"), ("preemption", "low", 1, "needless")]
 
 
 class TestWithheld:
@@ -234,7 +234,7 @@ class TestNeedless:
         high = gang("high", 1, 4, tier=1)
         snapshot = world([box("h1")], old("x", *range(4)), old("y", *range(4, 8)), high)
         assert planned(snapshot, [begin(high, ("h1", range(4)))], "x") == []
-        assert planned(snapshot, [begin(high, ("h1", range(4)))], "x", "y") == [("preemption", "y", 1, "victims")]
+        assert planned(snapshot, [begin(high, ("h1", range(4)))], "x", "y") == [("preemption", "y", 1, "needless")]
 
     def test_of_two_that_are_alike_either_is_needless(self) -> None:
         high = gang("high", request=ask(0, cpu=20), tier=1)
@@ -243,8 +243,8 @@ class TestNeedless:
         start = [begin(high, ("h1", ()))]
         assert planned(snapshot, start, "x") == []
         assert planned(snapshot, start, "x", "y") == [
-            ("preemption", "x", 1, "victims"),
-            ("preemption", "y", 1, "victims"),
+            ("preemption", "x", 1, "needless"),
+            ("preemption", "y", 1, "needless"),
         ]
 
     def test_a_victim_without_gpus_that_frees_the_cores_needed(self) -> None:

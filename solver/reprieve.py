@@ -1,0 +1,27 @@
+"""Keeps running what need not leave: each victim goes back where it was if all starts still keep the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..model.decision import Start
+from ..model.ids import JobId
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .goals import victim_cost
+from .plan import Plan, assemble
+from .verify_preemption import broken, rooms_left
+
+
+def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
+    """The plan of these starts without needless victims; of the highest level the dearest are put back first."""
+    chosen = set(victims)
+    leaving = [record for record in snapshot.jobs if record.id in chosen]
+    rooms = rooms_left(snapshot, starts, chosen)
+    for record in sorted(leaving, key=lambda r: (-r.level, -victim_cost(r, snapshot, policy), r.id)):
+        hosts = record.placement.hosts if record.placement else ()
+        back = {name: rooms[name].keeping(record.id) for name in hosts if name in rooms}
+        if not any(broken(room) for room in back.values()):
+            rooms.update(back)
+            chosen.remove(record.id)
+    return assemble(snapshot, policy, starts, chosen)
