@@ -69,21 +69,26 @@ class HostBook:
         self.memory_mib -= sign * request.memory_mib
         self.network_mbps -= sign * request.network_mbps
         for index in gpus:
-            card = self.cards[index]
-            was_empty = card.empty
-            card.milli -= sign * (request.gpu_milli if request.fractional else MILLI)
-            card.memory_mib -= sign * card_memory(request, card.kind.memory_mib)
-            left = card.teams.get(team, 0) + sign
-            if left:
-                card.teams[team] = left
+            memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
+            self.book_card(index, team, request.gpu_milli if request.fractional else MILLI, memory_mib, sign)
+
+    def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
+        """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
+        card = self.cards[index]
+        was_empty = card.empty
+        card.milli -= sign * milli
+        card.memory_mib -= sign * memory_mib
+        left = card.teams.get(team, 0) + sign
+        if left:
+            card.teams[team] = left
+        else:
+            del card.teams[team]
+        if card.healthy and card.empty != was_empty:
+            free = self.free[card.kind]
+            if was_empty:
+                free.remove(index)
             else:
-                del card.teams[team]
-            if card.healthy and card.empty != was_empty:
-                free = self.free[card.kind]
-                if was_empty:
-                    free.remove(index)
-                else:
-                    insort(free, index)
+                insort(free, index)
 
     def workers(self, request: WorkerRequest, limit: int) -> int:
         """How many of at most `limit` workers the host's CPU, memory and network take."""

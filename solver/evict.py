@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+from ..model.decision import Start
+from ..model.ids import JobId
+from ..model.placement import Placement
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
-from .greedy import greedy
+from ..model.snapshot import JobRecord, Snapshot
+from .demand import candidates, victims
+from .evict_search import Search
+from .goals import values
+from .greedy import BOTH_ORDERS, Rank, greedy, in_order, rate, worth
+from .order import Order, order
 from .plan import Plan, assemble
+from .reprieve import reprieve
 
 
 def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
-    """A plan that keeps every rule and is never worse, by the goals in order, than `greedy` alone."""
-    return assemble(snapshot, policy, greedy(snapshot, policy), ())
+    """A plan that keeps every rule and is never worse, by the goals in order, than `greedy` alone.
+
+    Level by level from the top; a gang for which there is no room takes that of the running jobs of lower levels whose
+    eviction costs the lower levels least, as far as a bounded search finds.
+    """
+    plain = assemble(snapshot, policy, greedy(snapshot, policy), ())
+    waiting, possible = candidates(snapshot), victims(snapshot, policy)
+    if not possible:
+        return plain
+    numbers = order(snapshot, policy)
+    ranks = (worth,) if len(waiting) * len(snapshot.hosts) > BOTH_ORDERS else (worth, rate)
+    plans = [plain, *(_plan(snapshot, policy, waiting, possible, numbers, rank) for rank in ranks)]
+    return max(plans, key=lambda plan: _attained(snapshot, policy, plan))
+
+
+def _attained(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[int, ...]:
+    return tuple(goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions))
+
+
+def _plan(
+    snapshot: Snapshot,
+    policy: Policy,
+    waiting: tuple[JobRecord, ...],
+    possible: tuple[JobRecord, ...],
+    numbers: Order,
+    rank: Rank,
+) -> Plan:
+    search = Search(snapshot, policy, waiting, possible)
+
+    def place(record: JobRecord) -> Placement | None:
+        search.real.placer.pressure.leaves(record)
+        return search.place(record)
+
+    starts: tuple[Start, ...] = in_order(waiting, numbers, rank, place, search.begin)
+    chosen: list[JobId] = [record.id for record in search.chosen]
+    return reprieve(snapshot, policy, starts, chosen)

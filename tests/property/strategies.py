@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from phalanx.model.host import Gpu, Host, HostState
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import (
+    CheckpointPolicy,
     GpuTypeChoice,
     Job,
     Parallelism,
@@ -22,7 +23,7 @@ from phalanx.model.job import (
     WorkerRequest,
 )
 from phalanx.model.job_state import JobState
-from phalanx.model.placement import Placement, WorkerPlacement
+from phalanx.model.placement import Placement, Progress, WorkerPlacement
 from phalanx.model.policy import ObjectivePolicy, Policy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import Team, Usage
@@ -168,32 +169,67 @@ def snapshots(
 
 
 def _running(draw: st.DrawFn, snapshot: Snapshot, number: int, max_cards: int) -> tuple[JobRecord, ...]:
-    """Jobs of one worker each, on the first cards where each fits."""
+    """Jobs of one or two workers each, on the first cards where each fits; most may be preempted."""
     books = Books(snapshot)
     records = []
-    for index in range(draw(st.integers(0, number))):
-        role = Role(request=draw(requests(max_cards)))
-        job = Job(id=JobId(f"r{index}"), team=TeamId(draw(st.sampled_from(LEAVES))), roles=(role,))
-        seats = [
-            WorkerPlacement(role=role.name, index=0, host=host.id, gpus=gpus)
-            for host in snapshot.hosts
-            for gpus in _card_sets(books, host, role.request)
-        ]
-        seats = [seat for seat in seats if books.fits(job, seat)]
-        if seats:
-            seat = draw(st.sampled_from(seats))
-            books.take(job, seat)
-            records.append(
-                JobRecord(
-                    job=job,
-                    state=draw(st.sampled_from((JobState.PLANNED, JobState.RUNNING, JobState.STOPPING))),
-                    submitted_s=NOW_S - 7_200,
-                    attempt=1,
-                    placement=Placement(workers=(seat,)),
-                    started_s=NOW_S - 3_600,
-                )
-            )
+    for index in range(draw(st.sampled_from((number, number, number // 2, 1, 0)))):
+        job = draw(_running_jobs(f"r{index}", max_cards))
+        workers: list[WorkerPlacement] = []
+        for rank in range(job.workers):
+            seats = [
+                WorkerPlacement(role="worker", index=rank, host=host.id, gpus=gpus)
+                for host in snapshot.hosts
+                for gpus in _card_sets(books, host, job.roles[0].request)
+            ]
+            seats = [seat for seat in seats if books.fits(job, seat)]
+            if seats:
+                workers.append(draw(st.sampled_from(seats)))
+                books.take(job, workers[-1])
+        if len(workers) == job.workers:
+            records.append(_runs(draw, job, Placement(workers=tuple(workers))))
+        else:
+            for worker in workers:
+                books.give(job, worker)
     return tuple(records)
+
+
+@st.composite
+def _running_jobs(draw: st.DrawFn, name: str, max_cards: int) -> Job:
+    saves = st.builds(
+        CheckpointPolicy,
+        interval_s=st.sampled_from((60, 1_801)),
+        write_s=st.sampled_from((10, 600)),
+        restart_s=st.sampled_from((0, 90)),
+        grace_s=st.sampled_from((0, 30, 60)),
+    )
+    return Job(
+        id=JobId(name),
+        team=TeamId(draw(st.sampled_from(LEAVES))),
+        roles=(Role(count=draw(st.sampled_from((1, 1, 1, 2))), request=draw(requests(max_cards))),),
+        tier=draw(st.sampled_from((1, 2, 3, 3, 4, 4))),
+        preemptible=draw(
+            st.sampled_from((*(Preemptible.BY_HIGHER,) * 6, *(Preemptible.ANYTIME,) * 3, Preemptible.NEVER))
+        ),
+        checkpoint=draw(st.one_of(st.none(), saves)),
+    )
+
+
+def _runs(draw: st.DrawFn, job: Job, placement: Placement) -> JobRecord:
+    """The job where it runs; seldom too short, or evicted too often, to be preempted now."""
+    started = NOW_S - draw(st.sampled_from((600, 601, 3_600, 3_600, 90_000, 599)))
+    saved = draw(st.sampled_from((None, NOW_S, NOW_S - 500, NOW_S - 5_000)))
+    times = (NOW_S - 80_000, NOW_S - 40_000, NOW_S - 20_000)
+    return JobRecord(
+        job=job,
+        state=draw(st.sampled_from((*(JobState.RUNNING,) * 6, JobState.PLANNED, JobState.STOPPING))),
+        submitted_s=NOW_S - 100_000,
+        attempt=draw(st.integers(1, 3)),
+        placement=placement,
+        started_s=started,
+        progress=Progress(last_checkpoint_s=saved),
+        evictions=draw(st.sampled_from(((), (), times[:2], (NOW_S - 86_400, *times[:2]), times))),
+        demoted=draw(st.integers(0, 9)) == 0,
+    )
 
 
 def _card_sets(books: Books, host: Host, request: WorkerRequest) -> list[tuple[int, ...]]:

@@ -1,0 +1,257 @@
+"""Which running jobs should leave for one gang: a bounded search for those whose eviction costs least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from ..model.ids import HostId, JobId
+from ..model.placement import Placement, WorkerPlacement
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .books import Books
+from .demand import allowed_sites
+from .goals import victim_cost
+from .placing import Placer
+from .rooms import Path, depth
+from .withheld import Hold, Placed, holds
+
+_MOST_WORK = 2_000_000
+"""Hosts x placings tried in one pass; beyond it only the cheapest way of search is followed."""
+
+_FEW = 12
+"""Victims, or domains, of which each is tried alone."""
+
+
+class World:
+    """The fleet without some of the running jobs, and with the starts so far."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, waiting: Iterable[JobRecord] = ()) -> None:
+        self.books = Books(snapshot)
+        self.placer = Placer(snapshot, policy, self.books, waiting=waiting)
+        self.gone: set[JobId] = set()
+
+    def release(self, record: JobRecord) -> None:
+        """The job leaves; nothing happens where it has left already."""
+        if record.id not in self.gone and record.placement is not None:
+            self.gone.add(record.id)
+            for worker in record.placement.workers:
+                self.books.give(record.job, worker)
+
+    def restore(self, record: JobRecord) -> None:
+        """The job is back where it was, whether it fits or not."""
+        self.gone.discard(record.id)
+        self.take(record, record.placement)
+
+    def returns(self, record: JobRecord) -> bool:
+        """The job goes back where it was if that is still free for it."""
+        taken: list[WorkerPlacement] = []
+        for worker in record.placement.workers if record.placement else ():
+            if not self.books.fits(record.job, worker):
+                for other in taken:
+                    self.books.give(record.job, other)
+                return False
+            self.books.take(record.job, worker)
+            taken.append(worker)
+        self.gone.discard(record.id)
+        return True
+
+    def take(self, record: JobRecord, placement: Placement | None) -> None:
+        """A gang starts there."""
+        for worker in placement.workers if placement else ():
+            self.books.take(record.job, worker)
+
+    def hold(self, kept: dict[HostId, Hold], sign: int) -> None:
+        """Keeps back, or gives free again, what a level must not use."""
+        for name, hold in kept.items():
+            hold.book(self.books.hosts[name], sign)
+            self.books.changed.append(name)
+
+
+Cost = tuple[int, ...]
+"""What victims cost, by their level from the highest [mGPU*s], then how many they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way to start a gang: where, and who leaves for it."""
+
+    cost: Cost
+    placement: Placement
+    victims: tuple[JobRecord, ...]
+
+
+class Search:
+    """Places gangs level by level and remembers who leaves. `begin` a level before its gangs are placed."""
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], possible: tuple[JobRecord, ...]
+    ) -> None:
+        self._snapshot, self._policy = snapshot, policy
+        self.real = World(snapshot, policy, waiting)
+        self.chosen: list[JobRecord] = []
+        self._cost = {record.id: victim_cost(record, snapshot, policy) for record in possible}
+        self._ranked = sorted(possible, key=lambda r: (r.level, self._cost[r.id], r.id))
+        self._levels = sorted({record.level for record in possible}, reverse=True)
+        self._pool: dict[JobId, JobRecord] = {}
+        self._on_host: dict[HostId, list[JobRecord]] = {}
+        self._worlds: dict[int, World] = {}
+        self._starts: list[Placed] = []
+        self._held: dict[HostId, Hold] = {}
+        self._work_left = _MOST_WORK
+
+    def begin(self, level: int) -> None:
+        """From now on gangs of that level are placed: what victims at or above it freed and left over is not theirs."""
+        self.real.hold(self._held, -1)
+        self._held = holds(level, self.chosen, self._starts, self.real.books)
+        self.real.hold(self._held, 1)
+        gone = {record.id for record in self.chosen}
+        self._pool = {r.id: r for r in self._ranked if r.level < level and r.id not in gone}
+        self._on_host = {}
+        for record in self._pool.values():
+            for name in record.placement.hosts if record.placement else ():
+                self._on_host.setdefault(name, []).append(record)
+        self._worlds = {}
+
+    def place(self, record: JobRecord) -> Placement | None:
+        """Starts the gang where there is room, or where those leave whose eviction costs least."""
+        placement = self.real.placer.place(record)
+        way = self._cheapest(record) if placement is None and self._pool else None
+        if way is not None:
+            self._evict(way.victims)
+            self.real.take(record, way.placement)
+            placement = way.placement
+        if placement is not None:
+            self._starts.append((record, placement))
+            for world in self._worlds.values():
+                world.take(record, placement)
+        return placement
+
+    def _evict(self, leaving: Iterable[JobRecord]) -> None:
+        for victim in leaving:
+            self.chosen.append(victim)
+            del self._pool[victim.id]
+            for name in victim.placement.hosts if victim.placement else ():
+                self._on_host[name] = [other for other in self._on_host[name] if other.id != victim.id]
+            for world in (self.real, *self._worlds.values()):
+                world.release(victim)
+
+    def _cheapest(self, record: JobRecord) -> _Way | None:
+        """The cheapest way found to start the gang; None where it would not fit without all who may leave."""
+        everybody = self._seen_in(len(self._ranked), record)
+        if everybody is None:
+            return None
+        best: _Way | None = None
+        for pool in self._pools(record, everybody):
+            way = self._way(record, pool)
+            if way is not None and (best is None or way.cost < best.cost):
+                best = self._fewer(record, way)
+            if best is not None and self._work_left < 0:
+                break
+        return best
+
+    def _pools(self, record: JobRecord, everybody: list[JobRecord]) -> Iterator[list[JobRecord]]:
+        """Sets of running jobs without which the gang may fit."""
+        yield everybody
+        size = len(self._ranked) // 2
+        while size:
+            pool = self._seen_in(size, record)
+            if pool is None:
+                break
+            yield pool
+            size //= 2
+        few = len(self._pool) <= _FEW
+        alone = [r for r in self._pool.values() if few or (r.placement and len(r.placement.hosts) > 1)]
+        yield from islice(([victim] for victim in alone), _FEW)
+        yield from self._domains(record)
+
+    def _seen_in(self, size: int, record: JobRecord) -> list[JobRecord] | None:
+        """Who is on the hosts that the gang would take if the `size` cheapest had left; None where it would not fit."""
+        world = self._worlds.get(size)
+        if world is None:
+            world = self._worlds[size] = World(self._snapshot, self._policy)
+            for victim in (*self.chosen, *(r for r in self._ranked[:size] if r.id in self._pool)):
+                world.release(victim)
+            for other, taken in self._starts:
+                world.take(other, taken)
+            world.hold(self._held, 1)
+        self._work_left -= len(self._snapshot.hosts)
+        placement = world.placer.place(record)
+        if placement is None:
+            return None
+        world.placer.remove(record, placement)
+        return self._near(placement.hosts, lambda victim: victim.id in world.gone)
+
+    def _near(self, hosts: Iterable[HostId], wanted: Callable[[JobRecord], bool] = lambda _: True) -> list[JobRecord]:
+        found = {r.id: r for name in hosts for r in self._on_host.get(name, ()) if wanted(r)}
+        return list(found.values())
+
+    def _domains(self, record: JobRecord) -> Iterator[list[JobRecord]]:
+        """The jobs in each of the domains that look cheapest to clear."""
+        self._work_left -= len(self._snapshot.hosts)
+        placer = self.real.placer
+        tree = placer.tree(allowed_sites(record.job, self._snapshot, self._policy))
+        end = depth(placer.confinement(record.job).required)
+        members: dict[Path, list[HostId]] = {}
+        for name, path in tree.path.items():
+            members.setdefault(path[:end], []).append(name)
+        found = []
+        for node, hosts in members.items():
+            pool = self._near(hosts)
+            need = record.job.gpu_milli - sum(self._free_milli(name) for name in hosts)
+            guess = self._guess(pool, need)
+            if pool and guess is not None:
+                found.append((guess, tree.rank[node], pool))
+        found.sort(key=lambda entry: entry[:2])
+        yield from (pool for _, _, pool in found[:_FEW])
+
+    def _free_milli(self, name: HostId) -> int:
+        book = self.real.books.hosts[name]
+        return sum(max(0, card.milli) for card in book.cards.values() if card.healthy)
+
+    def _guess(self, pool: list[JobRecord], need: int) -> Cost | None:
+        """About what it costs to free that many milli-GPU: the jobs that are cheapest for what they hold go first."""
+        taken: list[JobRecord] = []
+        for victim in sorted(pool, key=lambda r: (r.level, self._cost[r.id] // max(1, r.job.gpu_milli), r.id)):
+            if need <= 0 and taken:
+                break
+            taken.append(victim)
+            need -= victim.job.gpu_milli
+        return self._total(taken) if need <= 0 else None
+
+    def _total(self, leaving: Iterable[JobRecord]) -> Cost:
+        costs: Counter[int] = Counter()
+        number = 0
+        for victim in leaving:
+            costs[victim.level] += self._cost[victim.id]
+            number += 1
+        return (*(costs[level] for level in self._levels), number)
+
+    def _way(self, record: JobRecord, pool: list[JobRecord]) -> _Way | None:
+        """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked."""
+        real = self.real
+        self._work_left -= len(self._snapshot.hosts)
+        for victim in pool:
+            real.release(victim)
+        placement = real.placer.place(record)
+        kept = pool
+        if placement is not None:
+            dearest = sorted(pool, key=lambda r: (r.level, self._cost[r.id], r.id), reverse=True)
+            kept = [victim for victim in dearest if not real.returns(victim)]
+            real.placer.remove(record, placement)
+        for victim in kept:
+            real.restore(victim)
+        return None if placement is None else _Way(self._total(kept), placement, tuple(kept))
+
+    def _fewer(self, record: JobRecord, way: _Way) -> _Way:
+        """The way improved: the gang placed anew without one of its victims, the dearest first, while that works."""
+        if len(way.victims) > _FEW:
+            return way
+        for victim in way.victims:
+            if self._work_left > 0 and len(way.victims) > 1 and victim in way.victims:
+                other = self._way(record, [v for v in way.victims if v.id != victim.id])
+                if other is not None and other.cost < way.cost:
+                    way = other
+        return way
