@@ -54,7 +54,7 @@ def crowded(seed: int) -> Snapshot:
 def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:
     """Up to three gangs of one or two workers that run already, most of them at low levels and long enough to leave."""
     books, records = Books(empty), []
-    for number in range(rng.choice((0, 1, 2, 3))):
+    for number in range(rng.choice((0, 2, 3, 3))):
         milli = rng.choice((300, 500, 1_000, 1_000, 2_000, 0))
         role = Role(count=rng.choice((1, 1, 2)), request=WorkerRequest(gpu_milli=milli, cpu_milli=2_000))
         job = Job(
@@ -141,7 +141,7 @@ def _job(rng: random.Random, number: int) -> Job:
         id=JobId(f"j{number}"),
         team=TeamId(rng.choice("ab")),
         roles=(Role(count=count, request=request, gpu_types=types, parallelism=parallelism),),
-        tier=rng.choice((1, 3, 3, 4)),
+        tier=rng.choice((1, 1, 2, 3, 4)),
         priority=rng.choice((0, 0, 5)),
         preemptible=rng.choice((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME)),
         topology=topology,
