@@ -7,6 +7,7 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model.ids import HostId, JobId, SiteId
@@ -14,7 +15,17 @@ from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .confinements import Confinements
-from .demand import CardKind, Confinement, allowed_sites, candidates, card_memory, card_takes, victims
+from .demand import (
+    CardKind,
+    Confinement,
+    allowed_sites,
+    candidates,
+    card_memory,
+    card_takes,
+    ends_before,
+    surely_over_s,
+    victims,
+)
 from .held import Card, HostClass, host_classes
 
 
@@ -84,6 +95,7 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
     hosts = host_classes(snapshot, may_leave)
     # Equal roles have equal slots: a large queue has many jobs of few shapes.
     known: dict[object, tuple[Slot, ...]] = {}
+    any_window = any(host.host.windows for host in hosts.values())
     confinement = Confinements(snapshot, policy)
     gangs = []
     for record in candidates(snapshot):
@@ -91,18 +103,20 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
         workers = []
         for role in record.job.roles:
             team = record.job.team if role.request.fractional else None
-            key = (role.request, role.gpu_types, role.count, sites, team, record.level)
+            over_s = surely_over_s(record, snapshot, policy) if any_window else 0
+            key = (role.request, role.gpu_types, role.count, sites, team, record.level, over_s)
             if key not in known:
-                known[key] = _slots(record, role, hosts, sites)
+                usable = [host for host in hosts.values() if ends_before(host.host, snapshot.now_s, over_s)]
+                known[key] = _slots(record, role, usable, sites)
             workers.append(WorkerClass(record.id, role, known[key]))
         if all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
             gangs.append(Gang(record, confinement(record.job), tuple(workers)))
     return Instance(snapshot, policy, hosts, tuple(gangs), may_leave)
 
 
-def _slots(record: JobRecord, role: Role, hosts: dict[HostId, HostClass], sites: frozenset[SiteId]) -> tuple[Slot, ...]:
+def _slots(record: JobRecord, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId]) -> tuple[Slot, ...]:
     slots = []
-    for host in hosts.values():
+    for host in hosts:
         if host.host.path.site not in sites:
             continue
         beside_cards = _most_beside_cards(role, host, record.level)

@@ -13,6 +13,7 @@ from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import SiteId
 from ..model.job import Job, Preemptible, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
+from ..model.limits import grace_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
@@ -166,10 +167,6 @@ def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Sit
     )
 
 
-DEFAULT_GRACE_S = 30
-"""Grace of a job without a checkpoint policy."""
-
-
 def victims(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     """The running jobs that this round may preempt (RULES 3), where some candidate has a higher level."""
     highest = max((record.level for record in candidates(snapshot)), default=-1)
@@ -193,7 +190,7 @@ def _evictable(record: JobRecord, now_s: int, policy: Policy) -> bool:
 def loss(record: JobRecord, milli: int, now_s: int, policy: Policy) -> int:
     """What preempting the job now costs, in mGPU*s: work lost, restart, and the idle handover of `milli` milli-GPU."""
     checkpoint, started = record.job.checkpoint, record.started_s or now_s
-    grace = checkpoint.grace_s if checkpoint else DEFAULT_GRACE_S
+    grace = grace_s(record.job)
     if checkpoint is None:
         work = now_s - started
     elif grace >= checkpoint.write_s:
@@ -205,3 +202,15 @@ def loss(record: JobRecord, milli: int, now_s: int, policy: Policy) -> int:
     restart = checkpoint.restart_s if checkpoint else 0
     handover = grace + policy.eviction.clean_s + policy.eviction.launch_s
     return milli * (max(0, work) + restart + handover)
+
+
+def surely_over_s(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
+    """When (seconds since the epoch) the hosts of the gang are clean again at the latest, if it starts now."""
+    guaranteed = any(team.id == record.job.team and team.guarantee for team in snapshot.teams)
+    running = walltime_limit_s(record, guaranteed, policy) + grace_s(record.job)
+    return snapshot.now_s + policy.eviction.launch_s + running + policy.eviction.clean_s
+
+
+def ends_before(host: Host, now_s: int, over_s: int) -> bool:
+    """Whether work that is over at `over_s` is gone from the host before its next maintenance window."""
+    return all(window.end_s <= now_s or over_s <= window.start_s for window in host.windows)

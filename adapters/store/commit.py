@@ -11,6 +11,7 @@ from ...model.host import Host, HostState
 from ...model.ids import HostId, JobId, SiteId
 from ...model.intent import Intent, Want
 from ...model.job_state import JobState, StopCause
+from ...model.limits import grace_s
 from ...model.policy import Policy
 from ...model.reservation import Reservation
 from ...model.snapshot import JobRecord, Snapshot
@@ -134,7 +135,7 @@ def _start(books: Books, start: Start, term: int, now_s: int, policy: Policy) ->
     new = save(books, old, lifecycle.on_start(old, start, now_s), now_s)
     hosts = [books.host(host) for host in start.placement.hosts]
     victims = [record for record in map(books.job, start.after) if record and record.state.holds_capacity]
-    wait_s = max((lifecycle.grace_s(victim.job) + policy.eviction.clean_s for victim in victims), default=0)
+    wait_s = max((grace_s(victim.job) + policy.eviction.clean_s for victim in victims), default=0)
     intent = Intent(
         job=old.job,
         attempt=start.attempt,
@@ -142,7 +143,7 @@ def _start(books: Books, start: Start, term: int, now_s: int, policy: Policy) ->
         term=term,
         want=Want.RUN,
         placement=start.placement,
-        grace_s=lifecycle.grace_s(old.job),
+        grace_s=grace_s(old.job),
         created_s=now_s,
     )
     after = tuple(AttemptRef(job=victim.id, attempt=victim.attempt) for victim in victims)

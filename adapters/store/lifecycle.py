@@ -15,16 +15,8 @@ from ...model.job import Job
 from ...model.job_state import WAITING, JobState, StopCause, check_transition
 from ...model.snapshot import JobRecord
 
-DEFAULT_GRACE_S = 30
-"""Seconds between the warning and the kill for a job without a checkpoint policy."""
-
 ENDING = frozenset({StopCause.FINISHED, StopCause.FAILED, StopCause.LIMIT, StopCause.CANCELLED})
 """Causes after which the job ends, whatever is asked meanwhile."""
-
-
-def grace_s(job: Job) -> int:
-    """Seconds the job may take from the warning to its exit."""
-    return job.checkpoint.grace_s if job.checkpoint else DEFAULT_GRACE_S
 
 
 def new_record(job: Job, dependencies: Sequence[JobRecord], now_s: int) -> JobRecord:

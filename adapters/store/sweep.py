@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ...model.host import HostState
 from ...model.ids import HostId, JobId, TeamId
-from ...model.job import Preemptible
 from ...model.job_state import HOLDING, WAITING, JobState, StopCause
+from ...model.limits import walltime_limit_s
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from . import lifecycle
@@ -46,15 +46,6 @@ def sweep(books: Books, now_s: int, policy: Policy) -> tuple[str, ...]:
             log_job(books, stored, "swept", now_s)
             done.append(f"job {stored.id} is {stored.state}: {stored.message or 'its dependencies succeeded'}")
     return tuple(done)
-
-
-def walltime_limit_s(record: JobRecord, has_guarantee: bool, policy: Policy) -> int:
-    """The job's own limit, else its pool's: preemptible, team with a guarantee, or shared."""
-    if record.job.walltime_limit_s is not None:
-        return record.job.walltime_limit_s
-    if record.demoted or record.job.preemptible is Preemptible.ANYTIME:
-        return policy.time.limit_preemptible_s
-    return policy.time.limit_team_s if has_guarantee else policy.time.limit_shared_s
 
 
 def _waiting(books: Books, record: JobRecord, now_s: int) -> JobRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import capacity, eligibility, gang, preemption, topology
+from . import affinity, capacity, eligibility, gang, preemption, quota, topology
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
@@ -11,4 +11,6 @@ FAMILIES = {
     RuleFamily.CAPACITY: capacity.add,
     RuleFamily.TOPOLOGY: topology.add,
     RuleFamily.PREEMPTION: preemption.add,
+    RuleFamily.QUOTA: quota.add,
+    RuleFamily.AFFINITY: affinity.add,
 }

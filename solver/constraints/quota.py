@@ -1,0 +1,100 @@
+"""Quota: no team, and no part of the tree of teams, holds more of a GPU type than its limit.
+
+Guarantees, lending and reclaim are goals and rights to evict, and stand elsewhere; this is the hard upper bound.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ortools.sat.python.cp_model import CpModel, IntVar
+
+from ...model.ids import HostId, TeamId
+from ...model.snapshot import JobRecord, Snapshot
+from ..classes import Instance
+from ..variables import Variables
+
+Key = tuple[TeamId, str]
+
+
+def add(model: CpModel, instance: Instance, variables: Variables) -> None:
+    """Bounds what each limited team comes to hold.
+
+    For every team with a limit on type t:
+        milli-GPU on t of all starts at or below it <= max(0, limit - held) + what its victims leave        [mGPU]
+    """
+    limits = {
+        (team.id, quota.gpu_type): quota.gpu_milli for team in instance.snapshot.teams for quota in team.limit or ()
+    }
+    if not limits:
+        return
+    above = _lineage(instance.snapshot)
+    starting: dict[Key, list[tuple[int, IntVar]]] = defaultdict(list)
+    for gang in instance.gangs:
+        for workers in gang.workers:
+            for slot in workers.slots:
+                if slot.kind is not None:
+                    term = (workers.role.request.gpu_milli, variables.workers_at(workers, slot))
+                    for team in above(gang.record.job.team):
+                        starting[team, slot.kind.gpu_type].append(term)
+    held, leaving = _held(instance, variables, above)
+    for key, limit in limits.items():
+        if starting[key]:
+            asked = sum(milli * count for milli, count in starting[key])
+            _within(model, asked, limit - held[key], leaving[key])
+
+
+def _within(model: CpModel, asked: object, free: int, leaving: list[tuple[int, IntVar]]) -> None:
+    """asked <= free + leaving; where the team is over its limit already, only if it starts anything at all."""
+    room = free + sum(milli * evicted for milli, evicted in leaving)
+    if free >= 0:
+        model.add(asked <= room)
+        return
+    starts = model.new_bool_var("")
+    model.add(asked == 0).only_enforce_if(~starts)
+    model.add(asked <= room).only_enforce_if(starts)
+
+
+def _lineage(snapshot: Snapshot) -> _Lineage:
+    return _Lineage({team.id: team.parent for team in snapshot.teams})
+
+
+class _Lineage:
+    """A team and all teams above it."""
+
+    def __init__(self, parents: dict[TeamId, TeamId | None]) -> None:
+        self._parents = parents
+
+    def __call__(self, team: TeamId) -> list[TeamId]:
+        line: list[TeamId] = []
+        cursor: TeamId | None = team
+        while cursor is not None:
+            line.append(cursor)
+            cursor = self._parents.get(cursor)
+        return line
+
+
+def _held(
+    instance: Instance, variables: Variables, above: _Lineage
+) -> tuple[dict[Key, int], dict[Key, list[tuple[int, IntVar]]]]:
+    """milli-GPU by team and type that running work holds, and what each possible victim holds of it."""
+    types = {(host.id, gpu.index): gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus}
+    may_leave = {victim.id for victim in instance.victims}
+    held: dict[Key, int] = defaultdict(int)
+    leaving: dict[Key, list[tuple[int, IntVar]]] = defaultdict(list)
+    for record in instance.snapshot.jobs:
+        for gpu_type, milli in _by_type(record, types).items():
+            for team in above(record.job.team):
+                held[team, gpu_type] += milli
+                if record.id in may_leave:
+                    leaving[team, gpu_type].append((milli, variables.evicted(record.id)))
+    return held, leaving
+
+
+def _by_type(record: JobRecord, types: dict[tuple[HostId, int], str]) -> dict[str, int]:
+    requests = {role.name: role.request for role in record.job.roles}
+    amounts: dict[str, int] = defaultdict(int)
+    for worker in record.placement.workers if record.placement else ():
+        if worker.gpus:
+            amounts[types[worker.host, worker.gpus[0]]] += requests[worker.role].gpu_milli
+    return amounts
