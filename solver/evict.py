@@ -10,10 +10,13 @@ from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, victims
 from .evict_search import Search
 from .goals import values
-from .greedy import BOTH_ORDERS, Rank, greedy, in_order, rate, worth
+from .greedy import Rank, greedy, in_order, rate, worth
 from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
+
+_BOTH_ORDERS = 200_000
+"""Candidates x hosts up to which both orders of the greedy are tried with preemption."""
 
 
 def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -27,7 +30,7 @@ def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     if not possible:
         return plain
     numbers = order(snapshot, policy)
-    ranks = (worth,) if len(waiting) * len(snapshot.hosts) > BOTH_ORDERS else (worth, rate)
+    ranks = (rate,) if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS else (worth, rate)
     plans = [plain, *(_plan(snapshot, policy, waiting, possible, numbers, rank) for rank in ranks)]
     return max(plans, key=lambda plan: _attained(snapshot, policy, plan))
 

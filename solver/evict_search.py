@@ -18,11 +18,14 @@ from .placing import Placer
 from .rooms import Path, depth
 from .withheld import Hold, Placed, holds
 
-_MOST_WORK = 2_000_000
-"""Hosts x placings tried in one pass; beyond it only the cheapest way of search is followed."""
+_MOST_WORK = 600_000
+"""Hosts x placings tried in one pass; beyond it the first way that is found is taken."""
 
 _FEW = 12
 """Victims, or domains, of which each is tried alone."""
+
+_MANY = 64
+"""Possible victims up to which the search for a price limit halves them; of more it keeps a quarter each time."""
 
 
 class World:
@@ -155,13 +158,15 @@ class Search:
     def _pools(self, record: JobRecord, everybody: list[JobRecord]) -> Iterator[list[JobRecord]]:
         """Sets of running jobs without which the gang may fit."""
         yield everybody
-        size = len(self._ranked) // 2
+        many = len(self._ranked)
+        step = 2 if many <= _MANY else 4
+        size = many // step
         while size:
             pool = self._seen_in(size, record)
             if pool is None:
                 break
             yield pool
-            size //= 2
+            size //= step
         few = len(self._pool) <= _FEW
         alone = [r for r in self._pool.values() if few or (r.placement and len(r.placement.hosts) > 1)]
         yield from islice(([victim] for victim in alone), _FEW)

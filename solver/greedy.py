@@ -23,7 +23,7 @@ from .placing import Placer
 _PRECISION = 1_000_000
 """Values per milli-GPU are compared in millionths of a hundredth."""
 
-BOTH_ORDERS = 3_000_000
+_BOTH_ORDERS = 3_000_000
 """Candidates x hosts up to which both orders are tried."""
 
 Rank = Callable[[JobRecord, Order, int], tuple[int, int]]
@@ -39,7 +39,7 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
     """
     waiting = candidates(snapshot)
     first = _pass(snapshot, policy, waiting, worth)
-    if len(waiting) * len(snapshot.hosts) > BOTH_ORDERS:
+    if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS:
         return first
     second = _pass(snapshot, policy, waiting, rate)
     return max((first, second), key=lambda starts: tuple(goal.value for goal in values(snapshot, policy, starts)))
