@@ -11,6 +11,7 @@ from ..model.decision import Certificate, Decision, Grain, RuleFamily, Stage, St
 from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from . import symmetry
 from .bound import judge, uppers
 from .classes import Instance, reduce
 from .constraints import FAMILIES
@@ -86,10 +87,11 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
 
 
 def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple[Goal, ...]]:
-    """Writes the whole model of a round: variables, every rule family, and the goals."""
+    """Writes the whole model of a round: variables, every rule family, the cuts, and the goals."""
     variables = Variables(model, instance)
     for add in FAMILIES.values():
         add(model, instance, variables)
+    symmetry.add(model, instance, variables)
     return variables, goals(variables)
 
 
