@@ -12,13 +12,13 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
-from .lifts import ANYWHERE, BUSY, LIFTS, Lift
+from .lifts import ANYWHERE, BUSY, LIFTS, PROTECTED, Lift
 from .order import order
 from .shortage import reason_of
 from .tips import tips
 from .variants import Variant
 from .wording import sentence
-from .worlds import NOW, Worlds
+from .worlds import NOW, World, Worlds
 
 MOST_WORK = 1_500_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
@@ -31,7 +31,7 @@ def reasons(
 
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
-    explainer = Explainer(snapshot, policy, starts)
+    explainer = Explainer(snapshot, policy, starts, preemptions)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
     place = order(snapshot, policy).place
@@ -43,9 +43,16 @@ def reasons(
 class Explainer:
     """Reasons around one decision. `most_work` bounds the hosts looked at."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], most_work: int = MOST_WORK) -> None:
-        self._snapshot, self._starts, self._most_work = snapshot, starts, most_work
-        self._worlds = Worlds(snapshot, policy, starts)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        starts: Sequence[Start],
+        preemptions: Sequence[Preemption] = (),
+        most_work: int = MOST_WORK,
+    ) -> None:
+        self._snapshot, self._policy, self._starts, self._most_work = snapshot, policy, starts, most_work
+        self._worlds = Worlds(snapshot, policy, starts, preemptions)
         self._admissions = Admissions(snapshot, policy)
         self._states = {record.id: record.state for record in snapshot.jobs}
         self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))
@@ -56,7 +63,8 @@ class Explainer:
         reason = self._standing(record)
         if reason is None:
             job = record.job
-            shape = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team)
+            asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team)
+            shape = (*asks, record.level)
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)
             reason = replace(self._known[shape], job=record.id)
@@ -86,6 +94,8 @@ class Explainer:
 
     def _shortage(self, record: JobRecord) -> Reason:
         """What the gang lacks beside the rest of the decision, with amounts and tips."""
+        if self.could_evict(record):
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_EVICTS)
         lifts = self.blame(record)
         lifted = self.lifted(record, lifts) if lifts is not None else None
         if lifts is None or lifted is None:
@@ -93,25 +103,38 @@ class Explainer:
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject="" if spent else _UNKNOWN)
         if not lifts:
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
-        reason = reason_of(record, lifts, lifted, self._worlds, self._starts)
+        reason = reason_of(record, lifts, lifted, self._worlds, self._starts, self._policy)
         helps = tuple(f"starts at once {variant.text}" for variant in self.tips(record))
         return replace(reason, helps=helps)
 
     def blame(self, record: JobRecord) -> tuple[Lift, ...] | None:
         """The smallest set of lifts that lets the gang start; None where none was found or no work is left."""
-        for lifts in _sets():
+        self._worlds.level = record.level
+        for lifts in _sets(bool(self._worlds.protected())):
             if self._worlds.spent > self._most_work:
                 return None
             if self.lifted(record, lifts) is not None:
                 return lifts
         return None
 
+    def could_evict(self, record: JobRecord) -> bool:
+        """Whether the gang would not fit as it is, and would if all jobs had left that it may still evict."""
+        self._worlds.level = record.level
+        return (
+            self._worlds.spent <= self._most_work
+            and bool(self._worlds.victims())
+            and self._worlds.placement(record) is None
+            and self._worlds.placement(record, World(no_victims=True)) is not None
+        )
+
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:
         """Changes of the gang with which it would start at once."""
+        self._worlds.level = record.level
         return tips(record, self._worlds, self._types)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
+        self._worlds.level = record.level
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
             changed = lift.change(job) if lift.change is not None else job
@@ -122,12 +145,14 @@ class Explainer:
         return self._worlds.placement(replace(record, job=job), world, ANYWHERE if anywhere else None)
 
 
-def _sets() -> list[tuple[Lift, ...]]:
+def _sets(protected: bool) -> list[tuple[Lift, ...]]:
     """The sets of lifts in the order in which they are tried: the smallest first, running work last of its size."""
-    singles: list[tuple[Lift, ...]] = [(lift,) for lift in LIFTS]
+    running = (PROTECTED, BUSY) if protected else (BUSY,)
+    singles: list[tuple[Lift, ...]] = [(lift,) for lift in (*LIFTS, *running)]
     pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
-    return [(), *singles, (BUSY,), *pairs, *((lift, BUSY) for lift in LIFTS)]
+    return [(), *singles, *pairs, *((lift, held) for held in running for lift in LIFTS)]
 
 
 _FITS = "it fits, and the round ended before its turn"
+_EVICTS = "others could be preempted for it, and the round ended before its turn"
 _UNKNOWN = "no change of one or two demands was found that would let it start"

@@ -65,7 +65,10 @@ CARD_MEMORY = Lift(
 TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, "GPUs of other types", any_type)
 SITE = Lift("site", RuleFamily.ELIGIBILITY, "other sites", any_site)
 HOSTS = Lift("hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", world=World(all_hosts=True))
+PROTECTED = Lift(
+    "protected", RuleFamily.PREEMPTION, "room held by jobs that may not be preempted now", world=World(no_lower=True)
+)
 BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
 LIFTS = (OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
-"""In the order in which they are preferred as an explanation. BUSY, which says least, comes after these."""
+"""In the order in which they are preferred as an explanation. PROTECTED and BUSY, which say less, come after these."""

@@ -7,26 +7,56 @@ from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, Start
 from ..model.host import HostState
-from ..model.job import Job, Role
+from ..model.job import Job, Preemptible, Role
+from ..model.job_state import JobState
 from ..model.placement import Placement
+from ..model.policy import EvictionPolicy, Policy
 from ..model.snapshot import JobRecord
 from ..model.topology import Layer
-from .lifts import BUSY, CARD_MEMORY, CPU, HOSTS, MEMORY, NETWORK, OUTRANKED, SITE, TOPOLOGY, Lift
+from .lifts import BUSY, CARD_MEMORY, CPU, HOSTS, MEMORY, NETWORK, OUTRANKED, PROTECTED, SITE, TOPOLOGY, Lift
 from .rooms import depth
 from .variants import LAYER_NAME
+from .wording import PEERS, duration
 from .worlds import Worlds
 
 
 def reason_of(
-    record: JobRecord, lifts: tuple[Lift, ...], lifted: Placement, worlds: Worlds, starts: Sequence[Start]
+    record: JobRecord,
+    lifts: tuple[Lift, ...],
+    lifted: Placement,
+    worlds: Worlds,
+    starts: Sequence[Start],
+    policy: Policy,
 ) -> Reason:
     """The reason that these lifts stand for; of two, the first gives the amounts.
 
     `lifted` is where the gang would be placed with them.
     """
     families = tuple(dict.fromkeys(lift.family for lift in lifts))
-    reason = _main(record, lifts[0], lifted, worlds, starts)
-    return replace(reason, families=families, besides=", ".join(lift.besides for lift in lifts[1:]))
+    reason = replace(_main(record, lifts[0], lifted, worlds, starts), families=families)
+    if lifts == (PROTECTED,):
+        return replace(reason, subject=_protected(record, lifted, worlds, policy))
+    if lifts == (BUSY,) and worlds.lower():
+        return replace(reason, besides=PEERS)
+    return replace(reason, besides=", ".join(lift.besides for lift in lifts[1:]))
+
+
+def _protected(record: JobRecord, lifted: Placement, worlds: Worlds, policy: Policy) -> str:
+    """The jobs in the way of that placement that may not be preempted now, and why, at most three."""
+    others = worlds.in_the_way(record, lifted)
+    return _some([f"{other.id} {_protection(other, worlds.now_s, policy.eviction)}" for other in others])
+
+
+def _protection(record: JobRecord, now_s: int, limits: EvictionPolicy) -> str:
+    if record.state is not JobState.RUNNING:
+        return f"is {record.state}"
+    if record.job.preemptible is Preemptible.NEVER:
+        return "may never be preempted"
+    ran_s = now_s - (record.started_s if record.started_s is not None else now_s)
+    if ran_s < limits.min_run_s:
+        return f"has run for {duration(ran_s)} of at least {duration(limits.min_run_s)}"
+    recent = sum(time > now_s - limits.evictions_window_s for time in record.evictions)
+    return f"was preempted {recent} times in {duration(limits.evictions_window_s)}"
 
 
 def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, starts: Sequence[Start]) -> Reason:
@@ -48,9 +78,13 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     if lift is CARD_MEMORY:
         memory = max(role.request.gpu_memory_mib for role in job.roles)
         return replace(base, subject=f"{types_of(job)} with {memory // 1024} GiB each")
-    if lift is BUSY and free >= asked > 0:
+    return _in_use(base, job, lift, free, worlds)
+
+
+def _in_use(base: Reason, job: Job, lift: Lift, free: int, worlds: Worlds) -> Reason:
+    if lift is BUSY and free >= job.gpu_milli > 0:
         return replace(base, kind=ReasonKind.FRAGMENTED, subject=types_of(job), available=free)
-    if not asked:
+    if not job.gpu_milli:
         return _busy_hosts(base, job, worlds)
     return replace(base, subject=types_of(job))
 

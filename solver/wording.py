@@ -5,11 +5,16 @@ from __future__ import annotations
 from ..model.decision import Reason, ReasonKind, RuleFamily
 from ..model.host import MILLI
 
+PEERS = "room that jobs of its own or a higher level hold"
+"""What is short besides where all that a job may preempt holds too little."""
+
 
 def sentence(reason: Reason) -> str:
     """One sentence on why the job waits, then what would help, if anything is known to."""
     text = _TEXT[reason.kind](reason)
-    if reason.besides:
+    if reason.besides == PEERS:
+        text += f" What it may preempt is not enough without {reason.besides}."
+    elif reason.besides:
         text += f" It would need {reason.besides} besides."
     if reason.helps:
         first, *rest = (tip.removeprefix("starts at once ") for tip in reason.helps)
@@ -83,6 +88,8 @@ def _back_off(reason: Reason) -> str:
 
 
 def _busy(reason: Reason) -> str:
+    if reason.families == (RuleFamily.PREEMPTION,):
+        return f"The room that it needs is held by jobs of lower levels that it may not preempt now: {reason.subject}."
     if reason.unit == "mGPU":
         free = _free(reason)
         if RuleFamily.ELIGIBILITY in reason.families:

@@ -1,6 +1,7 @@
-"""What-if worlds around a decision: the fleet without this round's starts, without running work, with all hosts ready.
+"""What-if worlds around a decision: without this round's starts, without running work, with all hosts ready.
 
-A trial asks whether one waiting gang, changed or not, would be placed in such a world; nothing stays booked.
+A trial asks whether one waiting gang, changed or not, would be placed in such a world; nothing stays booked. What
+victims free is free only to those who may use it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..model.decision import Start
+from ..model.decision import Preemption, Start
 from ..model.host import Host
 from ..model.ids import SiteId
 from ..model.job import Job
@@ -16,22 +17,32 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, placeable
+from .demand import Confinement, allowed_sites, placeable, victims
 from .empty_fleet import well
 from .placing import Placer
+from .withheld import TOP, holds
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Which part of the round's fixed surroundings is lifted."""
+    """Which part of the round's fixed surroundings is lifted.
+
+    `no_victims`: all jobs have left that the gang may evict; `no_lower`: all of lower levels, protected or not.
+    """
 
     no_starts: bool = False
     no_running: bool = False
     all_hosts: bool = False
+    no_victims: bool = False
+    no_lower: bool = False
 
     def __or__(self, other: World) -> World:
         return World(
-            self.no_starts or other.no_starts, self.no_running or other.no_running, self.all_hosts or other.all_hosts
+            self.no_starts or other.no_starts,
+            self.no_running or other.no_running,
+            self.all_hosts or other.all_hosts,
+            self.no_victims or other.no_victims,
+            self.no_lower or other.no_lower,
         )
 
 
@@ -39,14 +50,67 @@ NOW = World()
 
 
 class Worlds:
-    """Trials against one decision. `spent` is the work done so far, in hosts looked at: the same on every machine."""
+    """Trials against one decision, for gangs of one level: `level`, which is to be set before others are tried.
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> None:
+    `spent` is the work done so far, in hosts looked at: the same on every machine.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    ) -> None:
         self.spent = 0
+        self.level = TOP
         self._snapshot, self._policy, self._starts = snapshot, policy, starts
-        self._placers: dict[World, Placer] = {}
-        self._free: dict[World, dict[tuple[str, str], int]] = {}
+        gone = {act.job for act in preemptions}
+        self._leaving = [record for record in snapshot.jobs if record.id in gone]
+        self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
+        self._victims = {record.id for record in victims(snapshot, policy)}
+        self._placers: dict[tuple[World, int], Placer] = {}
+        self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
+
+    @property
+    def now_s(self) -> int:
+        """The time of the round, in seconds since the epoch."""
+        return self._snapshot.now_s
+
+    def victims(self) -> list[JobRecord]:
+        """Running jobs that gangs of the level may evict, and that this round lets run."""
+        return [record for record in self.lower() if record.id in self._victims]
+
+    def lower(self) -> list[JobRecord]:
+        """Jobs of lower levels that hold capacity and keep it."""
+        return [record for record in self._staying if record.level < self.level]
+
+    def protected(self) -> list[JobRecord]:
+        """Jobs of lower levels that gangs of the level may not evict now."""
+        return [record for record in self.lower() if record.id not in self._victims]
+
+    def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
+        """The protected jobs that cannot stay where they are if the gang is placed there."""
+        books, used = self.placer(World(no_lower=True)).books, set(placement.hosts)
+        taken = [(record.job, worker) for worker in placement.workers]
+        for job, worker in taken:
+            books.take(job, worker)
+        found = []
+        for other in self.protected():
+            workers = other.placement.workers if other.placement else ()
+            if used.intersection(worker.host for worker in workers):
+                if all(books.fits(other.job, worker) for worker in workers):
+                    for worker in workers:
+                        books.take(other.job, worker)
+                        taken.append((other.job, worker))
+                else:
+                    found.append(other)
+        for job, worker in taken:
+            books.give(job, worker)
+        return found
+
+    def _grain(self, world: World) -> int:
+        """Levels that find the same in that world have the same number."""
+        if world.no_victims or world.no_lower:
+            return self.level
+        return min(self.level, 1 + max((record.level for record in self._leaving), default=-1))
 
     def placement(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> Placement | None:
         """Where the gang would be placed in that world, confined as it asks or as `within` says; None where nowhere."""
@@ -55,7 +119,7 @@ class Worlds:
             return None
         team = job.team if any(role.request.fractional for role in job.roles) else None
         sites = self.sites(job)
-        key = (job.roles, job.topology, job.cross_site, sites, team, world, within)
+        key = (job.roles, job.topology, job.cross_site, sites, team, world, self._grain(world), within)
         if key not in self._known:
             self.spent += len(self._snapshot.hosts)
             placer = self.placer(world)
@@ -71,7 +135,8 @@ class Worlds:
 
     def free(self, job: Job, world: World = NOW) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
-        if world not in self._free:
+        at = (world, self._grain(world))
+        if at not in self._free:
             free: dict[tuple[str, str], int] = {}
             placer = self.placer(world)
             for host in self._hosts(world):
@@ -79,12 +144,12 @@ class Worlds:
                     if card.healthy:
                         key = (host.path.site, card.kind.gpu_type)
                         free[key] = free.get(key, 0) + max(0, card.milli)
-            self._free[world] = free
+            self._free[at] = free
         sites = self.sites(job)
         roles = [role for role in job.roles if role.request.gpu_milli]
         return sum(
             milli
-            for (site, gpu_type), milli in self._free[world].items()
+            for (site, gpu_type), milli in self._free[at].items()
             if site in sites and any(role.throughput_milli(gpu_type) is not None for role in roles)
         )
 
@@ -103,15 +168,29 @@ class Worlds:
 
     def placer(self, world: World = NOW) -> Placer:
         """The placer of that world, to look at its rooms."""
-        if world not in self._placers:
-            jobs = {record.id: record.job for record in self._snapshot.jobs}
+        at = (world, self._grain(world))
+        if at not in self._placers:
             hosts = self._snapshot.hosts if not world.all_hosts else tuple(self._hosts(world))
-            running = () if world.no_running else self._snapshot.jobs
-            books = Books(replace(self._snapshot, hosts=hosts, jobs=running))
-            if not world.no_starts and not world.no_running:
-                for start in self._starts:
-                    for worker in start.placement.workers:
-                        books.take(jobs[start.job], worker)
+            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world)))
+            if not world.no_running:
+                self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
-            self._placers[world] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
-        return self._placers[world]
+            self._placers[at] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
+        return self._placers[at]
+
+    def _running(self, world: World) -> tuple[JobRecord, ...]:
+        if world.no_running:
+            return ()
+        gone = self.lower() if world.no_lower else self.victims() if world.no_victims else []
+        names = {record.id for record in gone}
+        return tuple(record for record in self._staying if record.id not in names)
+
+    def _book(self, books: Books, world: World) -> None:
+        """Books the starts, and what the victims left over that the level must not use."""
+        jobs = {record.id: record for record in self._snapshot.jobs}
+        coming = [] if world.no_starts else [(jobs[start.job], start.placement) for start in self._starts]
+        for record, placement in coming:
+            for worker in placement.workers:
+                books.take(record.job, worker)
+        for name, hold in holds(self.level, self._leaving, coming, books).items():
+            hold.book(books.hosts[name], 1)

@@ -7,15 +7,18 @@ from dataclasses import replace
 from hypothesis import given, settings
 from strategies import policies, snapshots
 
-from phalanx.model.decision import ReasonKind, Start
+from phalanx.model.decision import ReasonKind, RuleFamily
+from phalanx.model.ids import JobId
 from phalanx.model.job_state import WAITING, JobState
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.books import Books
 from phalanx.solver.empty_fleet import well
+from phalanx.solver.evict import greedy_plan
 from phalanx.solver.explain import Explainer, reasons
 from phalanx.solver.greedy import greedy
 from phalanx.solver.placing import Placer
+from phalanx.solver.plan import Plan
 
 STANDING = {ReasonKind.NEVER_FITS, ReasonKind.HELD, ReasonKind.BLOCKED, ReasonKind.BACK_OFF}
 
@@ -23,9 +26,9 @@ STANDING = {ReasonKind.NEVER_FITS, ReasonKind.HELD, ReasonKind.BLOCKED, ReasonKi
 @settings(deadline=None, max_examples=80)
 @given(snapshot=snapshots(max_hosts=5, max_jobs=6), policy=policies())
 def test_every_waiting_job_has_one_true_reason(snapshot: Snapshot, policy: Policy) -> None:
-    starts = greedy(snapshot, policy)
-    started = {start.job for start in starts}
-    found = reasons(snapshot, policy, starts)
+    plan = greedy_plan(snapshot, policy)
+    started = {start.job for start in plan.starts}
+    found = reasons(snapshot, policy, plan.starts, plan.preemptions)
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
     assert [reason.job for reason in found] == [record.id for record in waiting]
     for record, reason in zip(waiting, found, strict=True):
@@ -33,18 +36,33 @@ def test_every_waiting_job_has_one_true_reason(snapshot: Snapshot, policy: Polic
         assert (reason.kind in STANDING - {ReasonKind.NEVER_FITS}) <= (not reason.families)
         if reason.kind is ReasonKind.OUTRANKED and not reason.besides:
             assert reason.subject
-            assert Placer(snapshot, policy, Books(snapshot)).place(record) is not None
+            assert Placer(snapshot, policy, Books(without(snapshot, victims_of(plan, snapshot, record)))).place(record)
+        elif reason.families == (RuleFamily.PREEMPTION,):
+            lower = {other.id for other in snapshot.jobs if other.level < record.level}
+            assert reason.subject
+            assert any(f"{job} " in reason.subject for job in lower)
         elif reason.kind is ReasonKind.UNDECIDED:
             assert len(record.job.roles) > 1, "a gang of one role is placed wherever it fits"
 
 
-def round_after(snapshot: Snapshot, starts: tuple[Start, ...], job: JobRecord) -> Snapshot:
-    """The world in which those starts run already and only this job waits."""
-    placed = {start.job: start.placement for start in starts}
+def victims_of(plan: Plan, snapshot: Snapshot, record: JobRecord) -> set[JobId]:
+    """The plan's victims below the job."""
+    levels = {other.id: other.level for other in snapshot.jobs}
+    return {act.job for act in plan.preemptions if levels[act.job] < record.level}
+
+
+def without(snapshot: Snapshot, gone: set[JobId]) -> Snapshot:
+    return replace(snapshot, jobs=tuple(record for record in snapshot.jobs if record.id not in gone))
+
+
+def round_after(snapshot: Snapshot, plan: Plan, job: JobRecord, *, started: bool = True) -> Snapshot:
+    """The world in which that plan is carried out, or all but its starts, and only this job waits."""
+    placed = {start.job: start.placement for start in plan.starts} if started else {}
+    gone = {act.job for act in plan.preemptions}
     jobs = [
         replace(record, state=JobState.RUNNING, placement=placed[record.id]) if record.id in placed else record
         for record in snapshot.jobs
-        if record.id in placed or record.state not in WAITING
+        if record.id in placed or (record.state not in WAITING and record.id not in gone)
     ]
     return replace(snapshot, jobs=(*jobs, job))
 
@@ -52,26 +70,32 @@ def round_after(snapshot: Snapshot, starts: tuple[Start, ...], job: JobRecord) -
 @settings(deadline=None, max_examples=80)
 @given(snapshot=snapshots(max_hosts=5, max_jobs=6), policy=policies())
 def test_what_is_blamed_is_to_blame_and_what_is_advised_works(snapshot: Snapshot, policy: Policy) -> None:
-    starts = greedy(snapshot, policy)
-    started = {start.job for start in starts}
-    explainer = Explainer(snapshot, policy, starts)
+    plan = greedy_plan(snapshot, policy)
+    started = {start.job for start in plan.starts}
+    explainer = Explainer(snapshot, policy, plan.starts, plan.preemptions)
     whole = all(gpu.healthy for host in snapshot.hosts for gpu in host.gpus)
     for record, reason in zip(snapshot.jobs, [explainer.reason(r) for r in snapshot.jobs], strict=True):
         if record.state is not JobState.QUEUED or record.id in started or reason.kind in STANDING:
             continue
+        # What victims leave over is not for all; `round_after` cannot say so.
+        if len(victims_of(plan, snapshot, record)) < len(plan.preemptions):
+            continue
         for tip in explainer.tips(record):
-            assert greedy(round_after(snapshot, starts, replace(record, job=tip.job)), policy), tip.text
+            assert greedy(round_after(snapshot, plan, replace(record, job=tip.job)), policy), tip.text
         lifts = explainer.blame(record)
         if not lifts or any(lift.anywhere for lift in lifts):
             continue
-        assert not greedy(round_after(snapshot, starts, record), policy)
-        job, after = record.job, starts
+        assert not greedy(round_after(snapshot, plan, record), policy)
+        job = record.job
         for lift in lifts:
             job = lift.change(job) if lift.change else job
-            after = () if lift.world.no_starts else after
-        lifted = round_after(snapshot, after, replace(record, job=job))
+        there = not any(lift.world.no_starts for lift in lifts)
+        lifted = round_after(snapshot, plan, replace(record, job=job), started=there)
         if any(lift.world.no_running for lift in lifts):
             lifted = replace(lifted, jobs=lifted.jobs[-1:])
+        if any(lift.world.no_lower for lift in lifts):
+            ran = {other.id for other in snapshot.jobs if other.placement and other.level < record.level}
+            lifted = without(lifted, ran)
         if any(lift.world.all_hosts for lift in lifts):
             lifted = replace(lifted, hosts=tuple(well(host) for host in lifted.hosts))
         # Whole cards that were broken may make one host enough, which confines the gang to it.
