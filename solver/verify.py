@@ -19,17 +19,21 @@ from ..model.topology import Layer
 from .confinements import Confinements
 from .demand import candidates
 from .goals import values
+from .verify_affinity import affinity
 from .verify_hosts import capacity, eligibility
 from .verify_preemption import preemption
+from .verify_quota import quota
 from .violation import Violation
 
 __all__ = [
     "Violation",
+    "affinity",
     "capacity",
     "eligibility",
     "gang",
     "goals",
     "preemption",
+    "quota",
     "topology",
     "unsupported",
     "verify",
@@ -53,8 +57,7 @@ def verify_starts(
     """The rules alone, over starts and preemptions that are not a decision yet."""
     return (
         *(violation for family in FAMILIES for violation in family(snapshot, policy, starts)),
-        *capacity(snapshot, policy, starts, preemptions),
-        *preemption(snapshot, policy, starts, preemptions),
+        *(violation for family in JOINT_FAMILIES for violation in family(snapshot, policy, starts, preemptions)),
     )
 
 
@@ -195,4 +198,7 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
 
 
 FAMILIES = (gang, eligibility, topology)
-"""The rules about starts alone; `capacity` and `preemption` are about preemptions too."""
+"""The rules about starts alone."""
+
+JOINT_FAMILIES = (capacity, preemption, quota, affinity)
+"""The rules about starts and preemptions together."""

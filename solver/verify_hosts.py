@@ -12,18 +12,19 @@ from ..model.job import Job, Role, WorkerRequest
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import CardKind, allowed_sites, card_memory, placeable
+from .demand import CardKind, allowed_sites, card_memory, placeable, surely_over_s
 from .violation import Violation
 
 
 def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterator[Violation]:
     """Each worker on a host that takes work, at an allowed site, on healthy cards of one kind that serve its role."""
     hosts = {host.id: host for host in snapshot.hosts}
-    jobs = {record.id: record.job for record in snapshot.jobs}
+    records = {record.id: record for record in snapshot.jobs}
     for start in starts:
-        job = jobs.get(start.job)
-        if job is None:
+        record = records.get(start.job)
+        if record is None:
             continue
+        job = record.job
         sites = allowed_sites(job, snapshot, policy)
         for name in start.placement.hosts:
             host = hosts.get(name)
@@ -37,6 +38,8 @@ def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> 
             if host is not None and host.path.site not in sites:
                 text = f"job {job.id} is placed on {name} of site {host.path.site}; it may run on {sorted(sites)}"
                 yield _eligibility(start.job, 1, "hosts", text)
+            if host is not None and host.windows:
+                yield from _ends_in_time(record, host, snapshot, policy)
         for role in job.roles:
             types: set[str] = set()
             for worker in start.placement.workers:
@@ -45,6 +48,20 @@ def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> 
             if len(types) > 1:
                 text = f"role {role.name} of job {job.id} is spread over the GPU types {sorted(types)}"
                 yield _eligibility(start.job, len(types) - 1, "GPU types", text)
+
+
+def _ends_in_time(record: JobRecord, host: Host, snapshot: Snapshot, policy: Policy) -> Iterator[Violation]:
+    """The host is clean again before the next of its maintenance windows starts."""
+    over_s = surely_over_s(record, snapshot, policy)
+    ahead = [window.start_s for window in host.windows if window.end_s > snapshot.now_s]
+    if ahead and over_s > min(ahead):
+        first = min(ahead)
+        begins = f"begins in {first - snapshot.now_s} s" if first > snapshot.now_s else "has begun"
+        text = (
+            f"job {record.id} may hold {host.id} for {over_s - snapshot.now_s} s; a maintenance window of the host "
+            f"{begins}"
+        )
+        yield _eligibility(record.id, over_s - first, "s", text)
 
 
 def _cards_serve(job: Job, role: Role, worker: WorkerPlacement, host: Host, types: set[str]) -> Iterator[Violation]:

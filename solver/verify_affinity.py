@@ -1,0 +1,82 @@
+"""The verifier's half about anti-affinity: jobs that carry one label keep out of each other's domains."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from ..model.decision import Preemption, RuleFamily, Start
+from ..model.ids import JobId
+from ..model.placement import Placement
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+from .violation import Violation
+
+Place = tuple[str, Layer, str]
+"""A label, a layer that some job names with it, and a domain of that layer."""
+
+
+def affinity(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> Iterator[Violation]:
+    """No start comes into a domain where another job of its label has workers, once the preempted jobs have left."""
+    yield from Labelled(snapshot, starts, {act.job for act in preemptions}).together()
+
+
+class Labelled:
+    """Which jobs with a label have workers in which domains: those that stay, and those that start."""
+
+    def __init__(self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str]) -> None:
+        self._layers: dict[str, set[Layer]] = defaultdict(set)
+        for record in snapshot.jobs:
+            for rule in record.job.anti_affinity:
+                self._layers[rule.label].add(rule.layer)
+        self._staying: dict[Place, set[JobId]] = defaultdict(set)
+        self._coming: dict[Place, set[JobId]] = defaultdict(set)
+        if not self._layers:
+            return
+        self._paths = {host.id: host.path for host in snapshot.hosts}
+        records = {record.id: record for record in snapshot.jobs}
+        for record in snapshot.jobs:
+            if record.id not in gone:
+                self.put_back(record)
+        for start in starts:
+            if start.job in records:
+                for place in self._places(records[start.job], start.placement):
+                    self._coming[place].add(start.job)
+
+    def together(self) -> Iterator[Violation]:
+        """Each domain into which a start comes that should keep out of it."""
+        for place, coming in sorted(self._coming.items()):
+            label, layer, domain = place
+            staying = self._staying.get(place, set())
+            extra = len(coming) - (0 if staying else 1)
+            if extra > 0:
+                first, second = (min(staying), min(coming)) if staying else sorted(coming)[:2]
+                text = (
+                    f"jobs {first} and {second} carry the anti-affinity label {label!r} and would both run in "
+                    f"{domain}; with it, one job alone may run in a {layer}"
+                )
+                yield Violation(family=RuleFamily.AFFINITY, subject=second, amount=extra, unit="jobs", message=text)
+
+    def forbids(self, record: JobRecord) -> bool:
+        """Whether a start would be in a domain of that stopped job if it still ran."""
+        return any(self._coming.get(place) for place in self._places(record, record.placement))
+
+    def put_back(self, record: JobRecord) -> None:
+        """The stopped job still runs."""
+        for place in self._places(record, record.placement):
+            self._staying[place].add(record.id)
+
+    def _places(self, record: JobRecord, placement: Placement | None) -> set[Place]:
+        labels = {rule.label for rule in record.job.anti_affinity}
+        if not labels or placement is None:
+            return set()
+        return {
+            (label, layer, self._paths[host].domain(layer, host))
+            for label in labels
+            for layer in self._layers[label]
+            for host in placement.hosts
+            if host in self._paths
+        }

@@ -1,0 +1,97 @@
+"""The verifier's half about limits: no team, and no part of the tree of teams, comes to hold more than it may."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from ..model.decision import Preemption, RuleFamily, Start
+from ..model.host import MILLI
+from ..model.ids import HostId, TeamId
+from ..model.job import Job
+from ..model.placement import Placement
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .violation import Violation
+
+Key = tuple[TeamId, str]
+"""A team with a limit, and a GPU type that the limit lists."""
+
+
+def quota(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+) -> Iterator[Violation]:
+    """No start takes a team, or one above it, beyond its limit on a GPU type, once the preempted jobs have left."""
+    yield from Holdings(snapshot, starts, {act.job for act in preemptions}).over()
+
+
+class Holdings:
+    """What each limited team holds of each type that its limit lists [milli-GPU]: what stays, and what starts."""
+
+    def __init__(self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str]) -> None:
+        self._limits: dict[Key, int] = {
+            (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
+        }
+        self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._staying: Counter[Key] = Counter()
+        self._coming: Counter[Key] = Counter()
+        self._starters: dict[Key, list[str]] = defaultdict(list)
+        self._types: dict[tuple[HostId, int], str] = {}
+        if not self._limits:
+            return
+        self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
+        records = {record.id: record for record in snapshot.jobs}
+        for record in snapshot.jobs:
+            if record.id not in gone:
+                self._staying.update(self._held(record.job, record.placement))
+        for start in starts:
+            if start.job in records:
+                taken = self._held(records[start.job].job, start.placement)
+                self._coming.update(taken)
+                for key in taken:
+                    self._starters[key].append(start.job)
+
+    def over(self) -> Iterator[Violation]:
+        """Each limit that what starts goes beyond; what stays is not at fault, even where it is beyond already."""
+        for key, limit in self._limits.items():
+            team, gpu_type = key
+            staying, coming = self._staying[key], self._coming[key]
+            over = min(coming, staying + coming - limit)
+            if over > 0:
+                text = (
+                    f"team {team} may hold {limit} milli-GPU of {gpu_type} and would hold {staying + coming}, with "
+                    f"job {self._starters[key][-1]} started"
+                )
+                yield Violation(family=RuleFamily.QUOTA, subject=team, amount=over, unit="milli-GPU", message=text)
+
+    def forbids(self, record: JobRecord) -> bool:
+        """Whether some limit would be exceeded, by the starts, if that stopped job still ran."""
+        return any(
+            self._coming[key] and self._staying[key] + milli + self._coming[key] > self._limits[key]
+            for key, milli in self._held(record.job, record.placement).items()
+        )
+
+    def put_back(self, record: JobRecord) -> None:
+        """The stopped job still runs."""
+        self._staying.update(self._held(record.job, record.placement))
+
+    def _held(self, job: Job, placement: Placement | None) -> Counter[Key]:
+        """What the job holds there, for each team at or above its own; empty where no limit counts it."""
+        held: Counter[Key] = Counter()
+        if not self._limits or placement is None:
+            return held
+        requests = {role.name: role.request for role in job.roles}
+        by_type: Counter[str] = Counter()
+        for worker in placement.workers:
+            request = requests.get(worker.role)
+            for index in worker.gpus if request is not None else ():
+                gpu_type = self._types.get((worker.host, index))
+                if gpu_type is not None and request is not None:
+                    by_type[gpu_type] += request.gpu_milli if request.fractional else MILLI
+        team: TeamId | None = job.team
+        while team is not None:
+            for gpu_type, milli in by_type.items():
+                if (team, gpu_type) in self._limits:
+                    held[team, gpu_type] += milli
+            team = self._parent.get(team)
+        return held
