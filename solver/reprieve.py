@@ -10,7 +10,9 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .goals import victim_cost
 from .plan import Plan, assemble
+from .verify_affinity import Labelled
 from .verify_preemption import broken, rooms_left
+from .verify_quota import Holdings
 
 
 def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
@@ -18,10 +20,15 @@ def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     rooms = rooms_left(snapshot, starts, chosen)
+    holdings, labelled = Holdings(snapshot, starts, chosen), Labelled(snapshot, starts, chosen)
     for record in sorted(leaving, key=lambda r: (-r.level, -victim_cost(r, snapshot, policy), r.id)):
+        if holdings.forbids(record) or labelled.forbids(record):
+            continue
         hosts = record.placement.hosts if record.placement else ()
         back = {name: rooms[name].keeping(record.id) for name in hosts if name in rooms}
         if not any(broken(room) for room in back.values()):
             rooms.update(back)
+            holdings.put_back(record)
+            labelled.put_back(record)
             chosen.remove(record.id)
     return assemble(snapshot, policy, starts, chosen)

@@ -15,7 +15,9 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import card_memory, loss, victims
 from .order import value_milli
+from .verify_affinity import Labelled
 from .verify_hosts import Part, host_within, parts_by_host
+from .verify_quota import Holdings
 from .violation import Violation
 
 
@@ -28,7 +30,7 @@ def preemption(
     rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
     for room in rooms.values():
         yield from _withheld(room)
-    yield from _needless(snapshot, preemptions, rooms)
+    yield from _needless(snapshot, starts, preemptions, rooms)
 
 
 def _victims(snapshot: Snapshot, policy: Policy, preemptions: Sequence[Preemption]) -> Iterator[Violation]:
@@ -205,15 +207,17 @@ def _on_card(part: Part, gpu: Gpu) -> tuple[int, int]:
 
 
 def _needless(
-    snapshot: Snapshot, preemptions: Sequence[Preemption], rooms: Mapping[HostId, Room]
+    snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption], rooms: Mapping[HostId, Room]
 ) -> Iterator[Violation]:
-    """Putting any single victim back where it was breaks a rule."""
+    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, or of a label."""
     stopped = {act.job for act in preemptions}
+    holdings, labelled = Holdings(snapshot, starts, stopped), Labelled(snapshot, starts, stopped)
     for record in snapshot.jobs:
         if record.id not in stopped or record.placement is None:
             continue
         held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        if not any(broken(room) for room in held):
+        needed = holdings.forbids(record) or labelled.forbids(record) or any(broken(room) for room in held)
+        if not needed:
             text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
             yield _fault(record.id, 1, "needless", text)
 
