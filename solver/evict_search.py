@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ..model.ids import HostId, JobId
-from ..model.placement import Placement, WorkerPlacement
+from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .books import Books
 from .demand import allowed_sites
+from .evict_world import World
 from .goals import victim_cost
-from .placing import Placer
 from .rooms import Path, depth
 from .withheld import Hold, Placed, holds
 
@@ -25,52 +24,7 @@ _FEW = 12
 """Victims, or domains, of which each is tried alone."""
 
 _MANY = 64
-"""Possible victims up to which the search for a price limit halves them; of more it keeps a quarter each time."""
-
-
-class World:
-    """The fleet without some of the running jobs, and with the starts so far."""
-
-    def __init__(self, snapshot: Snapshot, policy: Policy, waiting: Iterable[JobRecord] = ()) -> None:
-        self.books = Books(snapshot)
-        self.placer = Placer(snapshot, policy, self.books, waiting=waiting)
-        self.gone: set[JobId] = set()
-
-    def release(self, record: JobRecord) -> None:
-        """The job leaves; nothing happens where it has left already."""
-        if record.id not in self.gone and record.placement is not None:
-            self.gone.add(record.id)
-            for worker in record.placement.workers:
-                self.books.give(record.job, worker)
-
-    def restore(self, record: JobRecord) -> None:
-        """The job is back where it was, whether it fits or not."""
-        self.gone.discard(record.id)
-        self.take(record, record.placement)
-
-    def returns(self, record: JobRecord) -> bool:
-        """The job goes back where it was if that is still free for it."""
-        taken: list[WorkerPlacement] = []
-        for worker in record.placement.workers if record.placement else ():
-            if not self.books.fits(record.job, worker):
-                for other in taken:
-                    self.books.give(record.job, other)
-                return False
-            self.books.take(record.job, worker)
-            taken.append(worker)
-        self.gone.discard(record.id)
-        return True
-
-    def take(self, record: JobRecord, placement: Placement | None) -> None:
-        """A gang starts there."""
-        for worker in placement.workers if placement else ():
-            self.books.take(record.job, worker)
-
-    def hold(self, kept: dict[HostId, Hold], sign: int) -> None:
-        """Keeps back, or gives free again, what a level must not use."""
-        for name, hold in kept.items():
-            hold.book(self.books.hosts[name], sign)
-            self.books.changed.append(name)
+"""Possible victims up to which the search for a price limit is exact; of more it keeps a quarter each time."""
 
 
 Cost = tuple[int, ...]
@@ -158,19 +112,26 @@ class Search:
     def _pools(self, record: JobRecord, everybody: list[JobRecord]) -> Iterator[list[JobRecord]]:
         """Sets of running jobs without which the gang may fit."""
         yield everybody
-        many = len(self._ranked)
-        step = 2 if many <= _MANY else 4
-        size = many // step
-        while size:
-            pool = self._seen_in(size, record)
-            if pool is None:
-                break
-            yield pool
-            size //= step
+        yield from self._price_limits(record)
         few = len(self._pool) <= _FEW
         alone = [r for r in self._pool.values() if few or (r.placement and len(r.placement.hosts) > 1)]
         yield from islice(([victim] for victim in alone), _FEW)
         yield from self._domains(record)
+
+    def _price_limits(self, record: JobRecord) -> Iterator[list[JobRecord]]:
+        """What the gang would take if all below some price had left, with ever fewer such, while it fits."""
+        low, high = 0, len(self._ranked)
+        few = high <= _MANY
+        while high - low > 1:
+            size = (low + high) // 2 if few else high // 4
+            pool = self._seen_in(size, record) if size else None
+            if pool is not None:
+                high = size
+                yield pool
+            elif few:
+                low = size
+            else:
+                return
 
     def _seen_in(self, size: int, record: JobRecord) -> list[JobRecord] | None:
         """Who is on the hosts that the gang would take if the `size` cheapest had left; None where it would not fit."""
