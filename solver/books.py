@@ -1,7 +1,7 @@
 """Capacity books: what is free on every host and card, kept up to date as workers come and go (RULES 4).
 
-The books know amounts only. Whether a host may take new work at all, which GPU types a role accepts and where a gang
-must stay together is asked elsewhere.
+The books know amounts only, and keep the ledger of limits and labels beside them. Whether a host may take new work at
+all, which GPU types a role accepts and where a gang must stay together is asked elsewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
 from ..model.snapshot import Snapshot
 from .demand import CardKind, card_memory, card_takes
+from .ledger import Ledger
 
 
 class Card:
@@ -143,16 +144,19 @@ class Books:
     def __init__(self, snapshot: Snapshot) -> None:
         self.hosts: dict[HostId, HostBook] = {host.id: HostBook(host) for host in snapshot.hosts}
         self.changed: list[HostId] = []
+        self.ledger = Ledger(snapshot)
         for job, worker in holding(snapshot):
             self.take(job, worker)
 
     def take(self, job: Job, worker: WorkerPlacement) -> None:
         """Books one worker, whether it fits or not."""
-        self._book(job, worker, 1)
+        self.pencil(job, worker, 1)
+        self._enter(job, worker, 1)
 
     def give(self, job: Job, worker: WorkerPlacement) -> None:
         """Undoes `take`."""
-        self._book(job, worker, -1)
+        self.pencil(job, worker, -1)
+        self._enter(job, worker, -1)
 
     def fits(self, job: Job, worker: WorkerPlacement) -> bool:
         """Whether the worker, with exactly these cards, fits on top of all others: amounts, kinds, team, health."""
@@ -169,13 +173,24 @@ class Books:
             not cards or (len(kinds) == 1 and card_takes(request, min(kinds).memory_mib))
         )
 
+    def returns(self, job: Job, worker: WorkerPlacement) -> bool:
+        """Whether a worker of a job that left fits where it was, and no start needs it gone by a limit or a label."""
+        return self.fits(job, worker) and self.ledger.returns(job, worker, self._type(worker))
+
     def free_cards(self, host: HostId) -> dict[CardKind, tuple[int, ...]]:
         """The indices of the host's healthy cards that carry no worker, rising, by kind."""
         return {kind: tuple(free) for kind, free in self.hosts[host].free.items() if free}
 
-    def _book(self, job: Job, worker: WorkerPlacement, sign: int) -> None:
+    def pencil(self, job: Job, worker: WorkerPlacement, sign: int) -> None:
+        """Books a worker (sign 1) or undoes that (sign -1) beside the ledger: for trials with one gang in hand."""
         self.hosts[worker.host].book(_request(job, worker), job.team, worker.gpus, sign)
         self.changed.append(worker.host)
+
+    def _enter(self, job: Job, worker: WorkerPlacement, sign: int) -> None:
+        self.changed.extend(self.ledger.book(job, worker, self._type(worker), sign))
+
+    def _type(self, worker: WorkerPlacement) -> str | None:
+        return self.hosts[worker.host].cards[worker.gpus[0]].kind.gpu_type if worker.gpus else None
 
 
 def _request(job: Job, worker: WorkerPlacement) -> WorkerRequest:

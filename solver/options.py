@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -11,6 +11,7 @@ from ..model.host import MILLI
 from ..model.ids import HostId, SiteId, TeamId
 from ..model.job import Job, Role
 from ..model.policy import ObjectivePolicy
+from .bars import Bar
 from .books import Books, HostBook
 from .demand import Confinement, card_takes
 from .pressure import Pressure
@@ -34,12 +35,13 @@ class Shape:
     confinement: Confinement
     sites: frozenset[SiteId]
     team: TeamId | None
+    bar: Bar
 
     @staticmethod
-    def of(job: Job, confinement: Confinement, sites: frozenset[SiteId]) -> Shape:
+    def of(job: Job, confinement: Confinement, sites: frozenset[SiteId], bar: Bar) -> Shape:
         """The shape of that job."""
         team = job.team if any(role.request.fractional for role in job.roles) else None
-        return Shape(job.roles, confinement, sites, team)
+        return Shape(job.roles, confinement, sites, team, bar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,17 @@ class Options:
                 if len(node) in self._depths:
                     self._refresh(types, node)
 
-    def best(self, number: int, pressure: Pressure) -> list[tuple[Types, Path]]:
-        """The best options now, at most `number`: least pressure on gangs without a choice, then the cheapest."""
+    def best(
+        self, number: int, pressure: Pressure, may: Callable[[Types], bool] | None = None
+    ) -> list[tuple[Types, Path]]:
+        """The best options now, at most `number`: least pressure on gangs without a choice, then the cheapest.
+
+        `may` tells whether a choice of types is allowed at all; by default each is.
+        """
         self._catch_up()
         found: list[tuple[int, Cost, Types, Path]] = []
         for types, costs in self._cost.items():
-            if costs:
+            if costs and (may is None or may(types)):
                 overflow = pressure.overflow(self._shape.roles, types) if len(self._cost) > 1 else 0
                 if number == 1:
                     nodes = [min(costs, key=costs.__getitem__)]

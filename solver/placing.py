@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..model.host import Host
 from ..model.ids import HostId, SiteId, TeamId
@@ -11,6 +11,7 @@ from ..model.job import Job, Role
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .bars import OPEN, Bar, Bars
 from .books import Books
 from .confinements import Confinements
 from .demand import CardKind, Confinement, allowed_sites, card_takes, placeable
@@ -56,6 +57,7 @@ class Placer:
                 if gpu.healthy:
                     self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
         self.confinement = Confinements(snapshot, policy)
+        self.bar = Bars(snapshot, policy, taking)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
 
@@ -66,10 +68,11 @@ class Placer:
         """
         job = record.job
         sites = allowed_sites(job, self._snapshot, self._policy)
-        options = self._options_of(Shape.of(job, within or self.confinement(job), sites), job.team)
-        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure):
+        shape = Shape.of(job, within or self.confinement(job), sites, self.bar(record))
+        options = self._options_of(shape, job.team)
+        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure, self._may(job)):
             self.tries += 1
-            placement = self._try(record, types, node, sites)
+            placement = self._try(record, types, node, shape)
             if placement is not None:
                 self.pressure.takes(job.roles, types)
                 return placement
@@ -83,12 +86,18 @@ class Placer:
         for worker in placement.workers:
             self.books.give(record.job, worker)
 
+    def _may(self, job: Job) -> Callable[[Types], bool] | None:
+        """Whether the limits of the gang's team let it take cards of these types; None where it has no limit."""
+        ledger = self.books.ledger
+        return (lambda types: ledger.allows(job.team, asked(job, types))) if ledger.limited else None
+
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)
         if options is None:
             tree = self.tree(shape.sites)
             rooms = [
-                {name: self.rooms(role, team, name, shape.sites) for name in self.types(role)} for role in shape.roles
+                {name: self.rooms(role, team, name, shape.sites, shape.bar) for name in self.types(role)}
+                for role in shape.roles
             ]
             options = self._options[shape] = Options(shape, tree, self.books, self._fleet, rooms)
         return options
@@ -109,18 +118,21 @@ class Placer:
             self._trees[sites] = Tree(host for host in self._taking if host.path.site in sites)
         return self._trees[sites]
 
-    def rooms(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId]) -> Rooms:
-        """The room for workers of the role on cards of that type at those sites, as it is now."""
+    def rooms(
+        self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId], bar: Bar = OPEN
+    ) -> Rooms:
+        """The room for workers of the role on cards of that type at those sites, as it is now, behind that bar."""
         request = role.request
         tensor = role.parallelism.tensor if role.parallelism else 1
-        key = (request, team if request.fractional else None, gpu_type, tensor, sites)
+        key = (request, team if request.fractional else None, gpu_type, tensor, sites, bar)
         if key not in self._rooms:
-            self._rooms[key] = Rooms(self.tree(sites), self.books, request, team, gpu_type, tensor)
+            closed = bar.closed(self.books.ledger)
+            self._rooms[key] = Rooms(self.tree(sites), self.books, request, team, gpu_type, tensor, closed)
         rooms = self._rooms[key]
         rooms.catch_up()
         return rooms
 
-    def _try(self, record: JobRecord, types: Types, node: Path, sites: frozenset[SiteId]) -> Placement | None:
+    def _try(self, record: JobRecord, types: Types, node: Path, shape: Shape) -> Placement | None:
         """Chooses hosts for one role after the other, the most demanding first, then ranks for all."""
         job, booked = record.job, list[WorkerPlacement]()
         counts: _Counts = {}
@@ -128,7 +140,7 @@ class Placer:
         chosen = zip(job.roles, types, strict=True)
         hardest = sorted(chosen, key=lambda pair: (pair[0].request.fractional, -pair[0].request.gpu_milli))
         for role, gpu_type in hardest:
-            rooms = self.rooms(role, job.team, gpu_type, sites)
+            rooms = self.rooms(role, job.team, gpu_type, shape.sites, shape.bar)
             if rooms[node] < role.count:
                 break
             for name, number in rooms.fill(node, role.count, _replica(role)).items():
@@ -139,7 +151,7 @@ class Placer:
                 else:
                     counts.setdefault(role.name, Counter()).update((name, self._kind(seat)) for seat in seats)
         for worker in booked:
-            self.books.give(job, worker)
+            self.books.pencil(job, worker, -1)
         return lay_out(record, counts, self.books, cards) if len(booked) == job.workers else None
 
     def _seats(
@@ -156,12 +168,21 @@ class Placer:
                 kind = book.kinds(role.request, gpu_type)[0]
                 gpus = tuple(book.free[kind][: role.request.whole_gpus])
             seat = WorkerPlacement(role=role.name, index=index, host=name, gpus=gpus)
-            self.books.take(job, seat)
+            self.books.pencil(job, seat, 1)
             seats.append(seat)
         return seats
 
     def _kind(self, seat: WorkerPlacement) -> CardKind | None:
         return self.books.hosts[seat.host].cards[seat.gpus[0]].kind if seat.gpus else None
+
+
+def asked(job: Job, types: Types) -> Counter[str]:
+    """milli-GPU that the gang takes of each type, its roles on these."""
+    amounts: Counter[str] = Counter()
+    for role, gpu_type in zip(job.roles, types, strict=True):
+        if gpu_type is not None:
+            amounts[gpu_type] += role.gpu_milli
+    return amounts
 
 
 def _replica(role: Role) -> int:

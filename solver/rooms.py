@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..model.host import Host
 from ..model.ids import HostId, TeamId
@@ -45,13 +45,20 @@ class Tree:
 class Rooms:
     """The room for workers of one request on cards of one type (None: without GPUs), by domain.
 
-    With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only.
+    `closed` tells of each host whether it has no room at all now, whatever is free there. With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only.
     """
 
     def __init__(
-        self, tree: Tree, books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None, tensor: int
+        self,
+        tree: Tree,
+        books: Books,
+        request: WorkerRequest,
+        team: TeamId,
+        gpu_type: str | None,
+        tensor: int,
+        closed: Callable[[HostId], bool] | None = None,
     ) -> None:
-        self._tree, self._books = tree, books
+        self._tree, self._books, self._closed = tree, books, closed
         self._request, self._team, self._gpu_type, self._tensor = request, team, gpu_type, tensor
         self._room: defaultdict[Path, int] = defaultdict(int)
         self._groups: defaultdict[Path, int] = defaultdict(int)
@@ -82,7 +89,9 @@ class Rooms:
 
     def _refresh(self, name: HostId) -> None:
         path = self._tree.path[name]
-        room = self._books.hosts[name].room(self._request, self._team, self._gpu_type, ANY_NUMBER)
+        room = 0
+        if self._closed is None or not self._closed(name):
+            room = self._books.hosts[name].room(self._request, self._team, self._gpu_type, ANY_NUMBER)
         change = room - self._room[path]
         if not change:
             return
