@@ -1,4 +1,4 @@
-"""What limits and labels leave open: held by each limited team, and where jobs with a label are, as work comes and goes.
+"""What limits and labels leave open, as work comes and goes: what limited teams hold, where jobs with a label are.
 
 Kept up to date by the books with every worker, so that limits and labels see who has left and who is back.
 """
@@ -90,7 +90,7 @@ class Ledger:
         return all(room is None or milli <= room for milli, room in rooms)
 
     def exceeded(self, team: TeamId, asked: Mapping[str, int]) -> tuple[TeamId, str] | None:
-        """The first team, from its own upwards, that would be beyond its limit with these amounts, and of which type."""
+        """The first team, from its own upwards, that these amounts would take beyond its limit, and on which type."""
         for gpu_type, milli in asked.items():
             for name in self._limited(team, gpu_type):
                 if milli and self._held[name, gpu_type] + milli > self._limits[name][gpu_type]:

@@ -118,9 +118,7 @@ class Placer:
             self._trees[sites] = Tree(host for host in self._taking if host.path.site in sites)
         return self._trees[sites]
 
-    def rooms(
-        self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId], bar: Bar = OPEN
-    ) -> Rooms:
+    def rooms(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId], bar: Bar = OPEN) -> Rooms:
         """The room for workers of the role on cards of that type at those sites, as it is now, behind that bar."""
         request = role.request
         tensor = role.parallelism.tensor if role.parallelism else 1

@@ -45,7 +45,8 @@ class Tree:
 class Rooms:
     """The room for workers of one request on cards of one type (None: without GPUs), by domain.
 
-    `closed` tells of each host whether it has no room at all now, whatever is free there. With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only.
+    With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only. `closed` tells
+    of each host whether it has no room at all now, whatever is free there.
     """
 
     def __init__(
