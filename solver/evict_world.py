@@ -37,7 +37,7 @@ class World:
         """The job goes back where it was if that is still free for it."""
         taken: list[WorkerPlacement] = []
         for worker in record.placement.workers if record.placement else ():
-            if not self.books.fits(record.job, worker):
+            if not self.books.returns(record.job, worker):
                 for other in taken:
                     self.books.give(record.job, other)
                 return False
