@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from phalanx.model.host import Gpu, Host, HostState
+from phalanx.model.host import Gpu, Host, HostState, Window
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import (
+    AntiAffinity,
     CheckpointPolicy,
     GpuTypeChoice,
     Job,
@@ -26,7 +27,7 @@ from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, Progress, WorkerPlacement
 from phalanx.model.policy import ObjectivePolicy, Policy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
-from phalanx.model.team import Team, Usage
+from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.model.topology import Layer, Site, TopologyPath
 from phalanx.solver.books import Books
 
@@ -53,14 +54,14 @@ def hosts(draw: st.DrawFn, number: int, max_cards: int = 4) -> Host:
         nvlink=draw(st.sampled_from((None, None, "n0"))),
     )
     first = draw(st.sampled_from(TYPES))
-    mixed = draw(st.integers(0, 5)) == 0
+    mixed = draw(st.integers(0, 5)) == 5
     gpus = []
     for index in range(draw(st.sampled_from((max_cards, max_cards, max_cards // 2, 1, 0)))):
         gpu_type = draw(st.sampled_from(TYPES)) if mixed else first
         memory = draw(st.sampled_from(MEMORY_MIB[gpu_type])) if mixed else MEMORY_MIB[gpu_type][-1]
-        healthy = draw(st.integers(0, 9)) > 0
+        healthy = draw(st.integers(0, 9)) < 9
         gpus.append(Gpu(index=index, gpu_type=gpu_type, memory_mib=memory, healthy=healthy))
-    common = draw(st.integers(0, 7)) > 0
+    common = draw(st.integers(0, 7)) < 7
     return Host(
         id=HostId(f"h{number}"),
         path=path,
@@ -69,8 +70,40 @@ def hosts(draw: st.DrawFn, number: int, max_cards: int = 4) -> Host:
         memory_mib=draw(st.sampled_from((8_192, 32_768))),
         network_mbps=draw(st.sampled_from((0, 10_000))),
         state=HostState.READY if common else draw(st.sampled_from(list(HostState))),
-        spare=draw(st.integers(0, 11)) == 0,
+        spare=draw(st.integers(0, 11)) == 11,
+        windows=draw(windows()) if draw(st.integers(0, 5)) == 5 else (),
     )
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[Window, ...]:
+    """One or two maintenance windows, over, begun or ahead; some leave just the time for a short job."""
+    starts = st.sampled_from((500_000, 20_000, 3_669, 3_670, 3_671, 200, 0, -100))
+    drawn = draw(st.lists(st.tuples(starts, st.sampled_from((7_200, 50, 100))), min_size=1, max_size=2))
+    return tuple(Window(start_s=NOW_S + start, end_s=NOW_S + start + length) for start, length in drawn)
+
+
+@st.composite
+def limited_teams(draw: st.DrawFn) -> tuple[Team, ...]:
+    """The teams, some of them with a limit on one or both GPU types."""
+    teams = []
+    for team in TEAMS:
+        if draw(st.integers(0, 3)) == 3:
+            names = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2, unique=True))
+            milli = st.sampled_from((6_000, 3_000, 2_000, 1_000, 500, 0))
+            team = replace(team, limit=tuple(GpuQuota(gpu_type=name, gpu_milli=draw(milli)) for name in names))
+        teams.append(team)
+    return tuple(teams)
+
+
+@st.composite
+def labels(draw: st.DrawFn) -> tuple[AntiAffinity, ...]:
+    """None mostly, or one or two anti-affinity labels on any layer."""
+    if draw(st.integers(0, 3)) < 3:
+        return ()
+    names = draw(st.lists(st.sampled_from(("x", "x", "y")), min_size=1, max_size=2, unique=True))
+    layer = st.sampled_from((Layer.HOST, Layer.HOST, *Layer))
+    return tuple(AntiAffinity(label=name, layer=draw(layer)) for name in names)
 
 
 @st.composite
@@ -135,6 +168,8 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
         cross_site=draw(st.booleans()),
         off_premises=draw(st.sampled_from((None, None, True, False))),
         sites=draw(st.sampled_from(((), (), (), (), (), (), (SiteId("north"),), (SiteId("cloud"),)))),
+        anti_affinity=draw(labels()),
+        walltime_limit_s=draw(st.sampled_from((None, 3_600, 60))),
     )
 
 
@@ -149,7 +184,7 @@ def snapshots(
 ) -> Snapshot:
     """A fleet with running work that is within capacity, and waiting jobs of which most are candidates."""
     fleet = tuple(draw(hosts(number, max_cards)) for number in range(draw(st.integers(1, max_hosts))))
-    snapshot = Snapshot(now_s=NOW_S, sites=SITES, hosts=fleet, teams=TEAMS)
+    snapshot = Snapshot(now_s=NOW_S, sites=SITES, hosts=fleet, teams=draw(limited_teams()))
     running = _running(draw, snapshot, max_running, max_cards)
     waiting = []
     for number in range(draw(st.integers(1, max_jobs))):
@@ -161,11 +196,37 @@ def snapshots(
                 state=state,
                 submitted_s=NOW_S - draw(st.sampled_from((0, 60, 3_600, 400_000, 700_000))),
                 attempt=draw(st.integers(0, 2)),
-                demoted=draw(st.integers(0, 9)) == 0,
-                not_before_s=NOW_S + 30 if draw(st.integers(0, 9)) == 0 else 0,
+                demoted=draw(st.integers(0, 9)) == 9,
+                not_before_s=NOW_S + 30 if draw(st.integers(0, 9)) == 9 else 0,
             )
         )
     return replace(snapshot, jobs=(*running, *waiting))
+
+
+@st.composite
+def contested(draw: st.DrawFn, max_hosts: int = 2, max_cards: int = 3, max_jobs: int = 4) -> Snapshot:
+    """A small fleet full of work of low levels, and waiting gangs of which most outrank it."""
+    running = 2 * max_hosts * max_cards
+    snapshot = draw(snapshots(max_hosts, max_cards, max_jobs, max_workers=2, max_running=running))
+    jobs = []
+    for record in snapshot.jobs:
+        if record.placement:
+            kinds = (Preemptible.BY_HIGHER,) * 4 + (Preemptible.ANYTIME,) * 3 + (Preemptible.NEVER,)
+            job = replace(
+                record.job,
+                tier=draw(st.sampled_from((4, 4, 4, 3, 2))),
+                preemptible=draw(st.sampled_from(kinds)),
+            )
+            jobs.append(replace(record, job=job))
+        else:
+            tier = draw(st.sampled_from((1, 1, 2, 3)))
+            job = replace(
+                record.job, tier=tier, preemptible=Preemptible.BY_HIGHER, off_premises=True, sites=(), topology=()
+            )
+            if draw(st.booleans()):
+                job = replace(job, roles=tuple(replace(role, gpu_types=()) for role in job.roles))
+            jobs.append(replace(record, job=job, state=JobState.QUEUED, not_before_s=0))
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def _running(draw: st.DrawFn, snapshot: Snapshot, number: int, max_cards: int) -> tuple[JobRecord, ...]:
@@ -206,11 +267,12 @@ def _running_jobs(draw: st.DrawFn, name: str, max_cards: int) -> Job:
         id=JobId(name),
         team=TeamId(draw(st.sampled_from(LEAVES))),
         roles=(Role(count=draw(st.sampled_from((1, 1, 1, 2))), request=draw(requests(max_cards))),),
-        tier=draw(st.sampled_from((1, 2, 3, 3, 4, 4))),
+        tier=draw(st.sampled_from((4, 4, 3, 3, 2, 1))),
         preemptible=draw(
             st.sampled_from((*(Preemptible.BY_HIGHER,) * 6, *(Preemptible.ANYTIME,) * 3, Preemptible.NEVER))
         ),
         checkpoint=draw(st.one_of(st.none(), saves)),
+        anti_affinity=draw(labels()),
     )
 
 
@@ -228,7 +290,7 @@ def _runs(draw: st.DrawFn, job: Job, placement: Placement) -> JobRecord:
         started_s=started,
         progress=Progress(last_checkpoint_s=saved),
         evictions=draw(st.sampled_from(((), (), times[:2], (NOW_S - 86_400, *times[:2]), times))),
-        demoted=draw(st.integers(0, 9)) == 0,
+        demoted=draw(st.integers(0, 9)) == 9,
     )
 
 
