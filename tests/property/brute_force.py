@@ -70,6 +70,8 @@ def _best_with(
 ) -> tuple[tuple[int, ...] | None, int]:
     """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
     waiting = candidates(snapshot)
+    # Limits and labels may forbid together what each start may do alone, though all of them have room.
+    joint = any(team.limit for team in snapshot.teams) or any(record.job.anti_affinity for record in waiting)
     options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
     able = [job for job, found in options.items() if found]
     total = 1
@@ -85,7 +87,7 @@ def _best_with(
                 if starts is None:
                     continue
                 plan = assemble(snapshot, policy, starts, leaving)
-                if leaving and verify_starts(snapshot, policy, plan.starts, plan.preemptions):
+                if (leaving or joint) and verify_starts(snapshot, policy, plan.starts, plan.preemptions):
                     continue
                 reached = tuple(value.value for value in values(snapshot, policy, plan.starts, plan.preemptions))
                 best = reached if best is None else max(best, reached)
