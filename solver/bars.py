@@ -15,23 +15,16 @@ from .ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What keeps a gang off hosts: its anti-affinity labels, and hosts that are closed whoever is on them.
-
-    These are mostly the hosts that enter maintenance before the gang is over.
-    """
+    """What keeps a gang off hosts: its anti-affinity labels, and hosts that enter maintenance before it is over."""
 
     labels: frozenset[str] = frozenset()
-    hosts: frozenset[HostId] = frozenset()
-
-    def but(self, away: frozenset[HostId]) -> Bar:
-        """The bar with these hosts closed besides."""
-        return Bar(self.labels, self.hosts | away) if away else self
+    windows: frozenset[HostId] = frozenset()
 
     def closed(self, ledger: Ledger) -> Callable[[HostId], bool] | None:
         """Tells of a host whether it is closed to the gang now; None where no host ever is."""
         if self == OPEN:
             return None
-        return lambda host: host in self.hosts or ledger.closed(self.labels, host)
+        return lambda host: host in self.windows or ledger.closed(self.labels, host)
 
 
 OPEN = Bar()
@@ -56,7 +49,7 @@ class Bars:
 
     def _before(self, record: JobRecord) -> frozenset[HostId]:
         if not self._windowed:
-            return OPEN.hosts
+            return OPEN.windows
         over_s = surely_over_s(record, self._snapshot, self._policy)
         if over_s not in self._by_end:
             now_s = self._snapshot.now_s

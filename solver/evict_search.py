@@ -196,23 +196,12 @@ class Search:
         return (*(costs[level] for level in self._levels), number)
 
     def _way(self, record: JobRecord, pool: list[JobRecord]) -> _Way | None:
-        """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked.
-
-        Who must leave for a limit or a label alone has to be on a host of the gang, or of a start before it.
-        """
-        way = self._tried(record, pool, frozenset())
-        if way is None or self._tied(way):
-            return way
-        kept = {name for victim in way.victims if victim.placement for name in victim.placement.hosts}
-        way = self._tried(record, pool, frozenset(host.id for host in self._snapshot.hosts if host.id not in kept))
-        return way if way is not None and self._tied(way) else None
-
-    def _tried(self, record: JobRecord, pool: list[JobRecord], away: frozenset[HostId]) -> _Way | None:
+        """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked."""
         real = self.real
         self._work_left -= len(self._snapshot.hosts)
         for victim in pool:
             real.release(victim)
-        placement = real.placer.place(record, away=away)
+        placement = real.placer.place(record)
         kept = pool
         if placement is not None:
             dearest = sorted(pool, key=lambda r: (r.level, self._cost[r.id], r.id), reverse=True)
@@ -221,15 +210,6 @@ class Search:
         for victim in kept:
             real.restore(victim)
         return None if placement is None else _Way(self._total(kept), placement, tuple(kept))
-
-    def _tied(self, way: _Way) -> bool:
-        """Whether each victim is on a host of the gang, or of a gang that starts before it, whose level is no lower."""
-        hosts = set(way.placement.hosts)
-        for victim in way.victims:
-            held = victim.placement.hosts if victim.placement else ()
-            if hosts.isdisjoint(held) and not any(set(p.hosts).intersection(held) for _, p in self._starts):
-                return False
-        return True
 
     def _fewer(self, record: JobRecord, way: _Way) -> _Way:
         """The way improved: the gang placed anew without one of its victims, the dearest first, while that works."""

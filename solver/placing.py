@@ -61,24 +61,14 @@ class Placer:
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
 
-    def place(
-        self, record: JobRecord, within: Confinement | None = None, away: frozenset[HostId] = frozenset()
-    ) -> Placement | None:
+    def place(self, record: JobRecord, within: Confinement | None = None) -> Placement | None:
         """Books the gang and returns where it runs, or changes nothing and returns None.
 
-        `within` replaces the confinement that the gang's own demands give; no host of `away` is taken.
+        `within` replaces the confinement that the gang's own demands give.
         """
         job = record.job
         sites = allowed_sites(job, self._snapshot, self._policy)
-        shape = Shape.of(job, within or self.confinement(job), sites, self.bar(record).but(away))
-        try:
-            return self._best(record, shape)
-        finally:
-            if away:
-                self._forget(shape)
-
-    def _best(self, record: JobRecord, shape: Shape) -> Placement | None:
-        job = record.job
+        shape = Shape.of(job, within or self.confinement(job), sites, self.bar(record))
         options = self._options_of(shape, job.team)
         for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure, self._may(job)):
             self.tries += 1
@@ -87,12 +77,6 @@ class Placer:
                 self.pressure.takes(job.roles, types)
                 return placement
         return None
-
-    def _forget(self, shape: Shape) -> None:
-        """Drops what was looked up for that shape alone."""
-        self._options.pop(shape, None)
-        for key in [key for key in self._rooms if key[-1] == shape.bar]:
-            del self._rooms[key]
 
     def remove(self, record: JobRecord, placement: Placement) -> None:
         """Gives back what `place` booked."""
