@@ -13,9 +13,9 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
 from .demand import CardKind, card_memory, card_takes
-from .ledger import Ledger
+from .ledger import Ledger, Placed
 
 
 class Card:
@@ -175,7 +175,12 @@ class Books:
 
     def returns(self, job: Job, worker: WorkerPlacement) -> bool:
         """Whether a worker of a job that left fits where it was, and no start needs it gone by a limit or a label."""
-        return self.fits(job, worker) and self.ledger.returns(job, worker, self._type(worker))
+        return self.fits(job, worker) and self.ledger.returns(job, worker)
+
+    def keep_back(self, level: int, leaving: Iterable[JobRecord], coming: Iterable[Placed]) -> None:
+        """What starts of the level may not use of limits and domains that victims leave; replaces what was kept."""
+        left = ((record, record.placement) for record in leaving if record.placement is not None)
+        self.changed.extend(self.ledger.keep_back(level, left, coming))
 
     def free_cards(self, host: HostId) -> dict[CardKind, tuple[int, ...]]:
         """The indices of the host's healthy cards that carry no worker, rising, by kind."""
@@ -187,10 +192,7 @@ class Books:
         self.changed.append(worker.host)
 
     def _enter(self, job: Job, worker: WorkerPlacement, sign: int) -> None:
-        self.changed.extend(self.ledger.book(job, worker, self._type(worker), sign))
-
-    def _type(self, worker: WorkerPlacement) -> str | None:
-        return self.hosts[worker.host].cards[worker.gpus[0]].kind.gpu_type if worker.gpus else None
+        self.changed.extend(self.ledger.book(job, worker, sign))
 
 
 def _request(job: Job, worker: WorkerPlacement) -> WorkerRequest:

@@ -53,7 +53,8 @@ class Search:
         self._ranked = sorted(possible, key=lambda r: (r.level, self._cost[r.id], r.id))
         self._levels = sorted({record.level for record in possible}, reverse=True)
         self._pool: dict[JobId, JobRecord] = {}
-        self._on_host: dict[HostId, list[JobRecord]] = {}
+        self._bearers: dict[object, list[JobRecord]] = {}
+        self._level = 0
         self._worlds: dict[int, World] = {}
         self._starts: list[Placed] = []
         self._held: dict[HostId, Hold] = {}
@@ -64,12 +65,14 @@ class Search:
         self.real.hold(self._held, -1)
         self._held = holds(level, self.chosen, self._starts, self.real.books)
         self.real.hold(self._held, 1)
+        self.real.books.keep_back(level, self.chosen, self._starts)
+        self._level = level
         gone = {record.id for record in self.chosen}
         self._pool = {r.id: r for r in self._ranked if r.level < level and r.id not in gone}
-        self._on_host = {}
+        self._bearers = {}
         for record in self._pool.values():
-            for name in record.placement.hosts if record.placement else ():
-                self._on_host.setdefault(name, []).append(record)
+            for mark in self._marks(record, record.placement):
+                self._bearers.setdefault(mark, []).append(record)
         self._worlds = {}
 
     def place(self, record: JobRecord) -> Placement | None:
@@ -90,8 +93,8 @@ class Search:
         for victim in leaving:
             self.chosen.append(victim)
             del self._pool[victim.id]
-            for name in victim.placement.hosts if victim.placement else ():
-                self._on_host[name] = [other for other in self._on_host[name] if other.id != victim.id]
+            for mark in self._marks(victim, victim.placement):
+                self._bearers[mark] = [other for other in self._bearers[mark] if other.id != victim.id]
             for world in (self.real, *self._worlds.values()):
                 world.release(victim)
 
@@ -143,16 +146,27 @@ class Search:
             for other, taken in self._starts:
                 world.take(other, taken)
             world.hold(self._held, 1)
+            world.books.keep_back(self._level, self.chosen, self._starts)
         self._work_left -= len(self._snapshot.hosts)
         placement = world.placer.place(record)
         if placement is None:
             return None
         world.placer.remove(record, placement)
-        return self._near(placement.hosts, lambda victim: victim.id in world.gone)
+        ledger = self.real.books.ledger
+        marks = {*placement.hosts, *ledger.tight_limits(record.job), *ledger.places(record.job, placement)}
+        return self._near(marks, lambda victim: victim.id in world.gone)
 
-    def _near(self, hosts: Iterable[HostId], wanted: Callable[[JobRecord], bool] = lambda _: True) -> list[JobRecord]:
-        found = {r.id: r for name in hosts for r in self._on_host.get(name, ()) if wanted(r)}
-        return list(found.values())
+    def _marks(self, record: JobRecord, placement: Placement | None) -> set[object]:
+        """The hosts, limits and domains of its labels in which the job there may be in a gang's way."""
+        if placement is None:
+            return set()
+        ledger = self.real.books.ledger
+        return {*placement.hosts, *ledger.limits(record.job, placement), *ledger.places(record.job, placement)}
+
+    def _near(self, marks: Iterable[object], wanted: Callable[[JobRecord], bool] = lambda _: True) -> list[JobRecord]:
+        """Who may leave of those in the way there."""
+        found = {r.id: r for mark in marks for r in self._bearers.get(mark, ()) if wanted(r)}
+        return [found[name] for name in sorted(found)]
 
     def _domains(self, record: JobRecord) -> Iterator[list[JobRecord]]:
         """The jobs in each of the domains that look cheapest to clear."""
@@ -163,9 +177,10 @@ class Search:
         members: dict[Path, list[HostId]] = {}
         for name, path in tree.path.items():
             members.setdefault(path[:end], []).append(name)
+        elsewhere = self.real.books.ledger.tight_limits(record.job)
         found = []
         for node, hosts in members.items():
-            pool = self._near(hosts)
+            pool = self._near((*hosts, *elsewhere))
             need = record.job.gpu_milli - sum(self._free_milli(name) for name in hosts)
             guess = self._guess(pool, need)
             if pool and guess is not None:

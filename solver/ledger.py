@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..model.host import MILLI
 from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job
-from ..model.placement import WorkerPlacement
-from ..model.snapshot import Snapshot
+from ..model.placement import Placement, WorkerPlacement
+from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+
+Key = tuple[TeamId, str]
+"""A team with a limit, and a GPU type that the limit lists."""
 
 Place = tuple[str, Layer, str]
 """A label, a layer that some job of the snapshot names with it, and a domain of that layer."""
+
+Placed = tuple[JobRecord, Placement]
 
 
 class Ledger:
@@ -28,8 +33,10 @@ class Ledger:
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._line: dict[TeamId, tuple[TeamId, ...]] = {}
-        self._held: Counter[tuple[TeamId, str]] = Counter()
-        self._started: Counter[tuple[TeamId, str]] = Counter()
+        self._held: Counter[Key] = Counter()
+        self._started: Counter[Key] = Counter()
+        self._kept: dict[Key, int] = {}
+        self._shut: set[Place] = set()
         self._layers: dict[str, tuple[Layer, ...]] = {}
         for record in snapshot.jobs:
             for rule in record.job.anti_affinity:
@@ -39,6 +46,9 @@ class Ledger:
         self._present: dict[Place, Counter[JobId]] = defaultdict(Counter)
         self._domain: dict[tuple[Layer, HostId], str] = {}
         self._members: dict[tuple[Layer, str], list[HostId]] = defaultdict(list)
+        self._types: dict[tuple[HostId, int], str] = {}
+        if self._limits:
+            self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         for layer in {layer for layers in self._layers.values() for layer in layers}:
             for host in snapshot.hosts:
                 domain = self._domain[layer, host.id] = host.path.domain(layer, host.id)
@@ -49,14 +59,12 @@ class Ledger:
         """Whether any team has a limit."""
         return bool(self._limits)
 
-    def book(self, job: Job, worker: WorkerPlacement, gpu_type: str | None, sign: int) -> Iterable[HostId]:
+    def book(self, job: Job, worker: WorkerPlacement, sign: int) -> Iterable[HostId]:
         """A worker comes (sign 1) or goes (sign -1); gives the hosts that its labels now close or open."""
-        if self._limits and gpu_type is not None:
-            milli = sign * _milli(job, worker)
-            for team in self._limited(job.team, gpu_type):
-                self._held[team, gpu_type] += milli
-                if job.id not in self._running:
-                    self._started[team, gpu_type] += milli
+        for key, milli in self._amounts(job, worker):
+            self._held[key] += sign * milli
+            if job.id not in self._running:
+                self._started[key] += sign * milli
         return self._appear(job, worker.host, sign) if job.anti_affinity else ()
 
     def _appear(self, job: Job, host: HostId, sign: int) -> list[HostId]:
@@ -71,31 +79,65 @@ class Ledger:
                 moved.extend(self._members[layer, domain])
         return moved
 
+    def keep_back(self, level: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> list[HostId]:
+        """From now on starts of that level come: what they may not use of what victims leave is kept back.
+
+        It is for higher levels, less what the starts of these take (docs/rounds.md). Gives the hosts that this closes
+        or opens.
+        """
+        freed: dict[Key, Counter[int]] = defaultdict(Counter)
+        used: dict[Key, Counter[int]] = defaultdict(Counter)
+        before, self._shut = self._shut, set()
+        for amounts, placed in ((freed, leaving), (used, coming)):
+            for record, placement in placed:
+                for worker in placement.workers if self._limits else ():
+                    for key, milli in self._amounts(record.job, worker):
+                        amounts[key][record.level] += milli
+                if amounts is freed and record.level >= level:
+                    self._shut |= self.places(record.job, placement)
+        self._kept = {key: _most_kept(level, by_level, used[key]) for key, by_level in freed.items()}
+        return [host for _, layer, domain in before ^ self._shut for host in self._members[layer, domain]]
+
+    def limits(self, job: Job, placement: Placement) -> set[Key]:
+        """The limits that count the gang there."""
+        return {key for worker in placement.workers if self._limits for key, _ in self._amounts(job, worker)}
+
+    def places(self, job: Job, placement: Placement) -> set[Place]:
+        """The domains of its labels where the gang has workers there."""
+        labels = _labels(job)
+        return {place for host in placement.hosts if labels for place in self._places(labels, host)}
+
+    def tight_limits(self, job: Job) -> set[Key]:
+        """The limits that leave less than the gang asks of the types that they list; all of it may not need them."""
+        lists = (self._limits.get(team, {}) for team in self._line_of(job.team))
+        types = {gpu_type for limit in lists for gpu_type in limit}
+        most = {
+            gpu_type: sum(role.gpu_milli for role in job.roles if role.throughput_milli(gpu_type) is not None)
+            for gpu_type in types
+        }
+        return set(self.exceeded(job.team, most))
+
     def closed(self, labels: Iterable[str], host: HostId) -> bool:
         """Whether a job with one of the labels is where no other with it may come to that host."""
-        return any(self._present.get(place) for place in self._places(labels, host))
+        return any(self._present.get(place) or place in self._shut for place in self._places(labels, host))
 
-    def room(self, team: TeamId, gpu_type: str) -> int | None:
-        """What the team, and all above it, may come to hold of that type beside what they hold; None: no limit."""
-        return min(
-            (self._limits[name][gpu_type] - self._held[name, gpu_type] for name in self._limited(team, gpu_type)),
-            default=None,
-        )
+    def exceeded(self, team: TeamId, asked: Mapping[str, int]) -> Iterator[Key]:
+        """The limits, from the team's own upwards, that a start with these amounts by GPU type would go beyond."""
+        for gpu_type, milli in asked.items():
+            for name in self._limited(team, gpu_type):
+                if milli > self._room((name, gpu_type)) and milli:
+                    yield name, gpu_type
 
     def allows(self, team: TeamId, asked: Mapping[str, int]) -> bool:
         """Whether the team may start a gang that asks these amounts, by GPU type."""
-        if not self._limits:
-            return True
-        rooms = ((milli, self.room(team, gpu_type)) for gpu_type, milli in asked.items() if milli)
-        return all(room is None or milli <= room for milli, room in rooms)
+        return not self._limits or next(self.exceeded(team, asked), None) is None
 
-    def exceeded(self, team: TeamId, asked: Mapping[str, int]) -> tuple[TeamId, str] | None:
-        """The first team, from its own upwards, that these amounts would take beyond its limit, and on which type."""
-        for gpu_type, milli in asked.items():
-            for name in self._limited(team, gpu_type):
-                if milli and self._held[name, gpu_type] + milli > self._limits[name][gpu_type]:
-                    return name, gpu_type
-        return None
+    def least_limit(self, team: TeamId, gpu_type: str) -> int | None:
+        """What the team could hold of that type at most, if all of it and of the teams above were its own."""
+        return min((self._limits[name][gpu_type] for name in self._limited(team, gpu_type)), default=None)
+
+    def _room(self, key: Key) -> int:
+        return self._limits[key[0]][key[1]] - self._held[key] - self._kept.get(key, 0)
 
     def limit(self, team: TeamId, gpu_type: str) -> int:
         """The team's own limit on a type that it lists."""
@@ -105,16 +147,22 @@ class Ledger:
         """What the team and all below it hold of a type that its limit lists."""
         return self._held[team, gpu_type]
 
-    def returns(self, job: Job, worker: WorkerPlacement, gpu_type: str | None) -> bool:
+    def returns(self, job: Job, worker: WorkerPlacement) -> bool:
         """Whether a worker of a stopped job may be back where it was, as far as what started since needs it gone."""
-        if gpu_type is not None and self._limits:
-            milli = _milli(job, worker)
-            for team in self._limited(job.team, gpu_type):
-                key = (team, gpu_type)
-                if self._started[key] and self._held[key] + milli > self._limits[team][gpu_type]:
-                    return False
+        if any(self._started[key] and milli > self._room(key) for key, milli in self._amounts(job, worker)):
+            return False
         places = self._places(_labels(job), worker.host)
         return not any(name not in self._running for place in places for name in self._present.get(place, ()))
+
+    def _amounts(self, job: Job, worker: WorkerPlacement) -> Iterator[tuple[Key, int]]:
+        """What the worker holds of each limit that counts it."""
+        if not self._limits or not worker.gpus:
+            return
+        role, gpu_type = job.role(worker.role), self._types[worker.host, worker.gpus[0]]
+        if role is not None:
+            milli = role.request.gpu_milli if role.request.fractional else MILLI * len(worker.gpus)
+            for team in self._limited(job.team, gpu_type):
+                yield (team, gpu_type), milli
 
     def _places(self, labels: Iterable[str], host: HostId) -> Iterator[Place]:
         for label in labels:
@@ -123,22 +171,33 @@ class Ledger:
 
     def _limited(self, team: TeamId, gpu_type: str) -> Iterator[TeamId]:
         """The team and those above it that have a limit on the type."""
+        return (name for name in self._line_of(team) if gpu_type in self._limits[name])
+
+    def _line_of(self, team: TeamId) -> tuple[TeamId, ...]:
+        """The team and those above it that have any limit."""
         if team not in self._line:
-            line, cursor = [], team if self._limits else None
+            line: list[TeamId] = []
+            cursor: TeamId | None = team if self._limits else None
             while cursor is not None:
                 if cursor in self._limits:
                     line.append(cursor)
                 cursor = self._parent.get(cursor)
             self._line[team] = tuple(line)
-        return (name for name in self._line[team] if gpu_type in self._limits[name])
+        return self._line[team]
 
 
 def _labels(job: Job) -> set[str]:
     return {rule.label for rule in job.anti_affinity}
 
 
-def _milli(job: Job, worker: WorkerPlacement) -> int:
-    role = job.role(worker.role)
-    if role is None or not worker.gpus:
-        return 0
-    return role.request.gpu_milli if role.request.fractional else MILLI * len(worker.gpus)
+def _most_kept(level: int, freed: Mapping[int, int], used: Mapping[int, int]) -> int:
+    """The most, over all levels from that one up, that victims at or above it left and starts above it do not use."""
+    limits = {level, *(at for at in freed if at > level)}
+    return max(
+        0,
+        *(
+            sum(milli for at, milli in freed.items() if at >= limit)
+            - sum(milli for at, milli in used.items() if at > limit)
+            for limit in limits
+        ),
+    )
