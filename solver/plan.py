@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import MILLI
-from ..model.ids import HostId, JobId
+from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import loss
 from .order import value_milli
+from .ties import Ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,14 @@ class Plan:
 
 def assemble(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
     """The plan of these starts and victims: who waits for whom, for whom each victim leaves, and what that costs."""
-    records = {record.id: record for record in snapshot.jobs}
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
-    held = _hosts_held(leaving)
+    ties = Ties(snapshot, leaving)
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
     tied = []
     beneficiaries: dict[JobId, list[JobId]] = defaultdict(list)
     for start in sorted(starts, key=lambda start: position[start.job]):
-        level = records[start.job].level
-        near = {victim for host in start.placement.hosts for victim in held[host]}
-        after = tuple(record.id for record in leaving if record.id in near and record.level < level)
+        after = ties.before(start)
         tied.append(replace(start, after=after))
         for victim in after:
             beneficiaries[victim].append(start.job)
@@ -54,11 +52,3 @@ def assemble(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
 def loss_gpu_s(record: JobRecord, now_s: int, policy: Policy) -> int:
     """The loss of preempting the job, in GPU-seconds, rounded up."""
     return -(-loss(record, value_milli(record, policy), now_s, policy) // MILLI)
-
-
-def _hosts_held(records: Iterable[JobRecord]) -> dict[HostId, list[JobId]]:
-    held: dict[HostId, list[JobId]] = defaultdict(list)
-    for record in records:
-        for host in record.placement.hosts if record.placement else ():
-            held[host].append(record.id)
-    return held

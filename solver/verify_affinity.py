@@ -20,7 +20,7 @@ Place = tuple[str, Layer, str]
 def affinity(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> Iterator[Violation]:
-    """No start comes into a domain where another job of its label has workers, once the preempted jobs have left."""
+    """No start comes into a domain where another job of its label is; a victim makes way for higher levels only."""
     yield from Labelled(snapshot, starts, {act.job for act in preemptions}).together()
 
 
@@ -33,24 +33,29 @@ class Labelled:
             for rule in record.job.anti_affinity:
                 self._layers[rule.label].add(rule.layer)
         self._staying: dict[Place, set[JobId]] = defaultdict(set)
+        self._leaving: dict[Place, set[JobId]] = defaultdict(set)
         self._coming: dict[Place, set[JobId]] = defaultdict(set)
         if not self._layers:
             return
         self._paths = {host.id: host.path for host in snapshot.hosts}
         records = {record.id: record for record in snapshot.jobs}
+        self._level = {record.id: record.level for record in snapshot.jobs}
         for record in snapshot.jobs:
-            if record.id not in gone:
-                self.put_back(record)
+            here = self._leaving if record.id in gone else self._staying
+            for place in self.places(record, record.placement):
+                here[place].add(record.id)
         for start in starts:
             if start.job in records:
-                for place in self._places(records[start.job], start.placement):
+                for place in self.places(records[start.job], start.placement):
                     self._coming[place].add(start.job)
 
     def together(self) -> Iterator[Violation]:
         """Each domain into which a start comes that should keep out of it."""
         for place, coming in sorted(self._coming.items()):
             label, layer, domain = place
-            staying = self._staying.get(place, set())
+            lowest = min(self._level[job] for job in coming)
+            withheld = {job for job in self._leaving.get(place, set()) if self._level[job] >= lowest}
+            staying = self._staying.get(place, set()) | withheld
             extra = len(coming) - (0 if staying else 1)
             if extra > 0:
                 first, second = (min(staying), min(coming)) if staying else sorted(coming)[:2]
@@ -62,14 +67,15 @@ class Labelled:
 
     def forbids(self, record: JobRecord) -> bool:
         """Whether a start would be in a domain of that stopped job if it still ran."""
-        return any(self._coming.get(place) for place in self._places(record, record.placement))
+        return any(self._coming.get(place) for place in self.places(record, record.placement))
 
     def put_back(self, record: JobRecord) -> None:
         """The stopped job still runs."""
-        for place in self._places(record, record.placement):
+        for place in self.places(record, record.placement):
+            self._leaving[place].discard(record.id)
             self._staying[place].add(record.id)
 
-    def _places(self, record: JobRecord, placement: Placement | None) -> set[Place]:
+    def places(self, record: JobRecord, placement: Placement | None) -> set[Place]:
         labels = {rule.label for rule in record.job.anti_affinity}
         if not labels or placement is None:
             return set()

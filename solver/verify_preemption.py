@@ -11,6 +11,7 @@ from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId
 from ..model.job import Preemptible
 from ..model.job_state import JobState
+from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import card_memory, loss, victims
@@ -74,18 +75,27 @@ def _standing(record: JobRecord, now_s: int, policy: Policy) -> str:
 
 
 def _ties(snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption]) -> Iterator[Violation]:
-    """A start waits for the victims of lower levels on its hosts, and a victim leaves for exactly these starts."""
+    """A start waits for the victims of lower levels in its way, and a victim leaves for exactly these starts."""
     records = {record.id: record for record in snapshot.jobs}
     told = {act.job: act.beneficiaries for act in reversed(preemptions)}
-    coming: dict[HostId, set[JobId]] = defaultdict(set)
+    holdings, labelled = Holdings(snapshot, (), ()), Labelled(snapshot, (), ())
+
+    def place(record: JobRecord, placement: Placement) -> set[object]:
+        return {
+            *placement.hosts,
+            *holdings.held(record.job, placement),
+            *labelled.places(record, placement),
+        }
+
+    coming: dict[object, set[JobId]] = defaultdict(set)
     near: dict[JobId, set[JobId]] = {start.job: set() for start in starts if start.job in records}
     for start in starts:
-        for name in start.placement.hosts if start.job in records else ():
+        for name in place(records[start.job], start.placement) if start.job in records else ():
             coming[name].add(start.job)
     for record in snapshot.jobs:
         if record.id not in told:
             continue
-        beside = {job for name in (record.placement.hosts if record.placement else ()) for job in coming[name]}
+        beside = {job for name in (place(record, record.placement) if record.placement else ()) for job in coming[name]}
         served = {job for job in beside if records[job].level > record.level}
         for job in served:
             near[job].add(record.id)
@@ -93,13 +103,13 @@ def _ties(snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Pre
     for start in starts:
         right = _in_order(snapshot, near.get(start.job, set()))
         if start.job in records and start.after != right:
-            text = f"job {start.job} is to start after {list(start.after)} have left; on its hosts {list(right)} leave"
+            text = f"job {start.job} is to start after {list(start.after)} have left; {list(right)} leave for it"
             yield _fault(start.job, max(1, len(set(start.after) ^ set(right))), "victims", text)
 
 
 def _beneficiaries(victim: JobId, told: tuple[JobId, ...], right: tuple[JobId, ...]) -> Iterator[Violation]:
     if not right:
-        text = f"job {victim} is preempted, and no start of a higher level is on its hosts"
+        text = f"job {victim} is preempted, and is in the way of no start of a higher level"
         yield _fault(victim, 1, "beneficiaries", text)
     if told != right:
         text = f"job {victim} is said to leave for {list(told)}; it leaves for {list(right)}"

@@ -21,7 +21,7 @@ Key = tuple[TeamId, str]
 def quota(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> Iterator[Violation]:
-    """No start takes a team, or one above it, beyond its limit on a GPU type, once the preempted jobs have left."""
+    """No start takes a team, or one above it, beyond a limit; what victims leave of it is for higher levels."""
     yield from Holdings(snapshot, starts, {act.job for act in preemptions}).over()
 
 
@@ -34,7 +34,8 @@ class Holdings:
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._staying: Counter[Key] = Counter()
-        self._coming: Counter[Key] = Counter()
+        self._leaving: dict[Key, Counter[int]] = defaultdict(Counter)
+        self._coming: dict[Key, Counter[int]] = defaultdict(Counter)
         self._starters: dict[Key, list[str]] = defaultdict(list)
         self._types: dict[tuple[HostId, int], str] = {}
         if not self._limits:
@@ -42,24 +43,26 @@ class Holdings:
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         records = {record.id: record for record in snapshot.jobs}
         for record in snapshot.jobs:
-            if record.id not in gone:
-                self._staying.update(self._held(record.job, record.placement))
+            for key, milli in self.held(record.job, record.placement).items():
+                if record.id in gone:
+                    self._leaving[key][record.level] += milli
+                else:
+                    self._staying[key] += milli
         for start in starts:
             if start.job in records:
-                taken = self._held(records[start.job].job, start.placement)
-                self._coming.update(taken)
-                for key in taken:
+                record = records[start.job]
+                for key, milli in self.held(record.job, start.placement).items():
+                    self._coming[key][record.level] += milli
                     self._starters[key].append(start.job)
 
     def over(self) -> Iterator[Violation]:
         """Each limit that what starts goes beyond; what stays is not at fault, even where it is beyond already."""
         for key, limit in self._limits.items():
             team, gpu_type = key
-            staying, coming = self._staying[key], self._coming[key]
-            over = min(coming, staying + coming - limit)
+            over, holding = max(self._excess(key), default=(0, 0))
             if over > 0:
                 text = (
-                    f"team {team} may hold {limit} milli-GPU of {gpu_type} and would hold {staying + coming}, with "
+                    f"team {team} may hold {limit} milli-GPU of {gpu_type} and would hold {holding}, with "
                     f"job {self._starters[key][-1]} started"
                 )
                 yield Violation(family=RuleFamily.QUOTA, subject=team, amount=over, unit="milli-GPU", message=text)
@@ -67,15 +70,32 @@ class Holdings:
     def forbids(self, record: JobRecord) -> bool:
         """Whether some limit would be exceeded, by the starts, if that stopped job still ran."""
         return any(
-            self._coming[key] and self._staying[key] + milli + self._coming[key] > self._limits[key]
-            for key, milli in self._held(record.job, record.placement).items()
+            over > 0
+            for key, milli in self.held(record.job, record.placement).items()
+            for over, _ in self._excess(key, record.level, milli)
         )
+
+    def _excess(self, key: Key, back_level: int = 0, back: int = 0) -> Iterator[tuple[int, int]]:
+        """For each level that starts: by how much its starts and those below exceed the limit, and what is then held.
+
+        To them, what victims of their level and above leave counts as still held; so does the part of a victim that
+        is put `back`.
+        """
+        for level in self._coming[key]:
+            coming = sum(milli for at, milli in self._coming[key].items() if at <= level)
+            withheld = sum(milli for at, milli in self._leaving[key].items() if at >= level)
+            if back_level < level:
+                withheld += back
+            holding = self._staying[key] + withheld + coming
+            yield min(coming, holding - self._limits[key]), holding
 
     def put_back(self, record: JobRecord) -> None:
         """The stopped job still runs."""
-        self._staying.update(self._held(record.job, record.placement))
+        for key, milli in self.held(record.job, record.placement).items():
+            self._leaving[key][record.level] -= milli
+            self._staying[key] += milli
 
-    def _held(self, job: Job, placement: Placement | None) -> Counter[Key]:
+    def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""
         held: Counter[Key] = Counter()
         if not self._limits or placement is None:

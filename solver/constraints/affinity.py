@@ -16,28 +16,27 @@ from ..variables import Variables
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """For each label, layer named with it, and domain: at most one job that carries the label has workers there.
 
-    present(g, d) >= workers of g in d > 0, and  sum of present <= 1 - what stays there   [jobs]
+    present(g, d) = 1 if g has workers in d;  sum of present <= 1  and  present <= evicted(v) for each v there   [jobs]
     """
     layers: dict[str, set[Layer]] = defaultdict(set)
     for record in instance.snapshot.jobs:
         for rule in record.job.anti_affinity:
             layers[rule.label].add(rule.layer)
-    may_leave = {victim.id for victim in instance.victims}
+    may_leave = {victim.id: victim.level for victim in instance.victims}
     for label in sorted(layers):
         carriers = [gang for gang in instance.gangs if _carries(gang.record.job, label)]
         for layer in sorted(layers[label]):
             holders = _holders(instance, label, layer)
             presence = _presence(model, instance, carriers, label, layer, variables)
             for domain, coming in presence.items():
-                stays = [job for job in holders[domain] if job not in may_leave]
-                leaves = [1 - variables.evicted(job) for job in holders[domain] if job in may_leave]
-                if stays:
-                    model.add(sum(coming) == 0)
-                else:
-                    for left in leaves:
-                        for present in coming:
-                            model.add(present + left <= 1)
-                    model.add_at_most_one(coming)
+                for present, level in coming:
+                    for job in holders[domain]:
+                        # Only a start of a higher level may come where a victim leaves.
+                        if job in may_leave and may_leave[job] < level:
+                            model.add_implication(present, variables.evicted(job))
+                        else:
+                            model.add(present == 0)
+                model.add_at_most_one(present for present, _ in coming)
 
 
 def _carries(job: Job, label: str) -> bool:
@@ -57,9 +56,9 @@ def _holders(instance: Instance, label: str, layer: Layer) -> dict[str, set[JobI
 
 def _presence(
     model: CpModel, instance: Instance, carriers: list[Gang], label: str, layer: Layer, variables: Variables
-) -> dict[str, list[IntVar]]:
-    """For each domain one variable a gang that may come there: 1 if it does."""
-    presence: dict[str, list[IntVar]] = defaultdict(list)
+) -> dict[str, list[tuple[IntVar, int]]]:
+    """For each domain one variable a gang that may come there, 1 if it does, and its level."""
+    presence: dict[str, list[tuple[IntVar, int]]] = defaultdict(list)
     for gang in carriers:
         counts: dict[str, list[tuple[int, IntVar]]] = defaultdict(list)
         for workers in gang.workers:
@@ -70,5 +69,5 @@ def _presence(
             present = model.new_bool_var(f"present[{gang.id},{label},{domain}]")
             for most, count in terms:
                 model.add(count <= most * present)
-            presence[domain].append(present)
+            presence[domain].append((present, gang.record.level))
     return presence

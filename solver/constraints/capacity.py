@@ -40,23 +40,25 @@ def _host_rows(model: CpModel, host: HostClass, variables: Variables) -> None:
     for resource in ("cpu_milli", "memory_mib", "network_mbps"):
         asking = [part for part in coming if getattr(part.role.request, resource)]
         freed = [(part.level, getattr(part, resource), part.job) for part in host.freed]
-        for level in _levels(asking, (victim_level for victim_level, amount, _ in freed if amount)):
+        for level in levels_that_matter(
+            (part.level for part in asking), (victim_level for victim_level, amount, _ in freed if amount)
+        ):
             use = [(getattr(part.role.request, resource), part.count) for part in asking if part.level <= level]
             gain = [(amount, variables.evicted(job)) for at, amount, job in freed if at < level]
-            _fits(model, use, getattr(host, resource), gain)
+            fits(model, use, getattr(host, resource), gain)
 
 
-def _levels(coming: Iterable[Coming], victim_levels: Iterable[int]) -> list[int]:
+def levels_that_matter(coming_levels: Iterable[int], victim_levels: Iterable[int]) -> list[int]:
     """The levels whose rows are not implied by a higher one: the highest, and the highest below each victim's reach."""
-    present = {part.level for part in coming}
+    present = set(coming_levels)
     bars = set(victim_levels)
     wanted = {max(present)} if present else set()
     wanted |= {max(level for level in present if level <= bar) for bar in bars if any(x <= bar for x in present)}
     return sorted(wanted)
 
 
-def _fits(model: CpModel, use: Terms, free: int, gain: Terms) -> None:
-    """sum of use <= free + sum of gain; where running work exceeds the host already, only if anything comes at all."""
+def fits(model: CpModel, use: Terms, free: int, gain: Terms) -> None:
+    """sum of use <= free + sum of gain; where running work exceeds that already, only if anything comes at all."""
     used = sum(amount * variable for amount, variable in use)
     gained = sum(amount * variable for amount, variable in gain if amount)
     if free >= 0:
@@ -75,7 +77,9 @@ def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Var
     if not coming and all(variables.shared(host.id, card) is None for card in cards):
         return
     bars = (card.threshold - 1 for card in cards if card.holders)
-    for level in _levels(coming, bars) or [max((card.threshold for card in cards), default=0)]:
+    for level in levels_that_matter((part.level for part in coming), bars) or [
+        max((card.threshold for card in cards), default=0)
+    ]:
         whole = sum(part.role.request.whole_gpus * part.count for part in coming if part.level <= level)
         reachable = [card for card in cards if card.threshold <= level]
         shared = [variables.shared(host.id, card) for card in reachable if not _only_emptied(card)]
@@ -118,13 +122,13 @@ def _shared_card(model: CpModel, host: HostClass, card: Card, variables: Variabl
     if not coming:
         return
     shared = variables.shared(host.id, card)
-    for level in _levels(coming, (holder.level for holder in card.holders)):
+    for level in levels_that_matter((part.level for part in coming), (holder.level for holder in card.holders)):
         here = [part for part in coming if part.level <= level]
         leaving = [holder for holder in card.holders if holder.level < level]
         milli = [(part.role.request.gpu_milli, part.count) for part in here]
-        _fits(model, milli, card.milli, [(h.milli, variables.evicted(h.job)) for h in leaving])
+        fits(model, milli, card.milli, [(h.milli, variables.evicted(h.job)) for h in leaving])
         memory = [(card_memory(part.role.request, card.kind.memory_mib), part.count) for part in here]
-        _fits(model, memory, card.memory_mib, [(h.memory_mib, variables.evicted(h.job)) for h in leaving])
+        fits(model, memory, card.memory_mib, [(h.memory_mib, variables.evicted(h.job)) for h in leaving])
     if shared is None:
         return
     for part in coming:

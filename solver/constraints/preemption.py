@@ -1,7 +1,8 @@
-"""Preemption: nobody leaves unless a gang of a higher level starts where it ran.
+"""Preemption: nobody leaves unless a gang of a higher level starts.
 
-Who may leave is static (`demand.victims`), who may use what it frees stands in the rows of capacity. That no victim is
-needless follows from the goals, for each victim costs; this family only spares the search the victims of nobody.
+Who may leave is static (`demand.victims`); who may use what it frees stands in the rows of capacity, quota and
+affinity. That no victim is needless follows from the goals, for each victim costs; this family only spares the search
+the victims of nobody.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from ..variables import Variables
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
-    """evicted(v) <= sum of started(g) over the gangs g of a higher level that have a slot on a host of v."""
-    reach = {gang.id: {slot.host for workers in gang.workers for slot in workers.slots} for gang in instance.gangs}
+    """evicted(v) <= sum of started(g) over the gangs g of a higher level.   [gangs]"""
     for victim in instance.victims:
-        hosts = set(victim.placement.hosts) if victim.placement else set()
-        above = [gang for gang in instance.gangs if gang.record.level > victim.level and reach[gang.id] & hosts]
-        model.add(variables.evicted(victim.id) <= sum(variables.started(gang) for gang in above))
+        above = [variables.started(gang) for gang in instance.gangs if gang.record.level > victim.level]
+        model.add(variables.evicted(victim.id) <= sum(above))

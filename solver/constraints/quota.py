@@ -6,6 +6,7 @@ Guarantees, lending and reclaim are goals and rights to evict, and stand elsewhe
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
@@ -13,15 +14,25 @@ from ...model.ids import HostId, TeamId
 from ...model.snapshot import JobRecord, Snapshot
 from ..classes import Instance
 from ..variables import Variables
+from .capacity import fits, levels_that_matter
 
 Key = tuple[TeamId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """milli-GPU that each unit of a variable holds, and the level of whose it is."""
+
+    level: int
+    milli: int
+    variable: IntVar
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """Bounds what each limited team comes to hold.
 
-    For every team with a limit on type t:
-        milli-GPU on t of all starts at or below it <= max(0, limit - held) + what its victims leave        [mGPU]
+    For every team with a limit on type t, and each level a that matters there:
+        milli-GPU on t of starts of levels <= a at or below it  <=  limit - held + what victims of levels < a leave
     """
     limits = {
         (team.id, quota.gpu_type): quota.gpu_milli for team in instance.snapshot.teams for quota in team.limit or ()
@@ -29,30 +40,21 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     if not limits:
         return
     above = _lineage(instance.snapshot)
-    starting: dict[Key, list[tuple[int, IntVar]]] = defaultdict(list)
+    starting: dict[Key, list[Part]] = defaultdict(list)
     for gang in instance.gangs:
         for workers in gang.workers:
             for slot in workers.slots:
                 if slot.kind is not None:
-                    term = (workers.role.request.gpu_milli, variables.workers_at(workers, slot))
+                    milli = workers.role.request.gpu_milli
+                    part = Part(gang.record.level, milli, variables.workers_at(workers, slot))
                     for team in above(gang.record.job.team):
-                        starting[team, slot.kind.gpu_type].append(term)
+                        starting[team, slot.kind.gpu_type].append(part)
     held, leaving = _held(instance, variables, above)
     for key, limit in limits.items():
-        if starting[key]:
-            asked = sum(milli * count for milli, count in starting[key])
-            _within(model, asked, limit - held[key], leaving[key])
-
-
-def _within(model: CpModel, asked: object, free: int, leaving: list[tuple[int, IntVar]]) -> None:
-    """asked <= free + leaving; where the team is over its limit already, only if it starts anything at all."""
-    room = free + sum(milli * evicted for milli, evicted in leaving)
-    if free >= 0:
-        model.add(asked <= room)
-        return
-    starts = model.new_bool_var("")
-    model.add(asked == 0).only_enforce_if(~starts)
-    model.add(asked <= room).only_enforce_if(starts)
+        for level in levels_that_matter((p.level for p in starting[key]), (p.level for p in leaving[key])):
+            asked = [(part.milli, part.variable) for part in starting[key] if part.level <= level]
+            left = [(part.milli, part.variable) for part in leaving[key] if part.level < level]
+            fits(model, asked, limit - held[key], left)
 
 
 def _lineage(snapshot: Snapshot) -> _Lineage:
@@ -74,20 +76,18 @@ class _Lineage:
         return line
 
 
-def _held(
-    instance: Instance, variables: Variables, above: _Lineage
-) -> tuple[dict[Key, int], dict[Key, list[tuple[int, IntVar]]]]:
+def _held(instance: Instance, variables: Variables, above: _Lineage) -> tuple[dict[Key, int], dict[Key, list[Part]]]:
     """milli-GPU by team and type that running work holds, and what each possible victim holds of it."""
     types = {(host.id, gpu.index): gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus}
     may_leave = {victim.id for victim in instance.victims}
     held: dict[Key, int] = defaultdict(int)
-    leaving: dict[Key, list[tuple[int, IntVar]]] = defaultdict(list)
+    leaving: dict[Key, list[Part]] = defaultdict(list)
     for record in instance.snapshot.jobs:
         for gpu_type, milli in _by_type(record, types).items():
             for team in above(record.job.team):
                 held[team, gpu_type] += milli
                 if record.id in may_leave:
-                    leaving[team, gpu_type].append((milli, variables.evicted(record.id)))
+                    leaving[team, gpu_type].append(Part(record.level, milli, variables.evicted(record.id)))
     return held, leaving
 
 

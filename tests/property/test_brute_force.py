@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from strategies import policies, snapshots
 
 from phalanx.model.decision import GoalStatus
-from phalanx.model.host import Gpu, Host
+from phalanx.model.host import Gpu, Host, Window
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import (
+    AntiAffinity,
     CheckpointPolicy,
     GpuTypeChoice,
     Job,
@@ -29,7 +30,7 @@ from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, WorkerPlacement
 from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
-from phalanx.model.team import Team
+from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site, TopologyPath
 from phalanx.solver.books import Books
 from phalanx.solver.solve import solve
@@ -46,7 +47,11 @@ def crowded(seed: int) -> Snapshot:
         JobRecord(job=_job(rng, number), submitted_s=NOW - rng.choice((0, 50, 90_000, 500_000)))
         for number in range(rng.choice((2, 3, 3, 4)))
     )
-    teams = tuple(Team(id=TeamId(name), weight=rng.choice((100, 300))) for name in ("a", "b"))
+    teams = (
+        Team(id=TeamId("lab"), limit=_limit(rng)),
+        Team(id=TeamId("a"), parent=TeamId("lab"), limit=_limit(rng)),
+        Team(id=TeamId("b"), weight=300, limit=_limit(rng)),
+    )
     empty = Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams)
     return replace(empty, jobs=(*_running(rng, empty), *jobs))
 
@@ -65,6 +70,7 @@ def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:
             preemptible=rng.choice(
                 (Preemptible.NEVER, Preemptible.BY_HIGHER, Preemptible.ANYTIME, Preemptible.ANYTIME)
             ),
+            anti_affinity=_labels(rng),
             checkpoint=rng.choice((None, CheckpointPolicy(interval_s=600, write_s=rng.choice((5, 60)), restart_s=20))),
         )
         workers = _seats(rng, books, job, role)
@@ -102,6 +108,19 @@ def _seats(rng: random.Random, books: Books, job: Job, role: Role) -> list[Worke
     return workers
 
 
+def _limit(rng: random.Random) -> tuple[GpuQuota, ...] | None:
+    if rng.random() < 0.7:
+        return None
+    types = rng.choice((("H100",), ("A100",), ("H100", "A100")))
+    return tuple(GpuQuota(gpu_type=name, gpu_milli=1_000 * rng.choice((1, 2, 4))) for name in types)
+
+
+def _labels(rng: random.Random) -> tuple[AntiAffinity, ...]:
+    if rng.random() < 0.7:
+        return ()
+    return (AntiAffinity(label="x", layer=rng.choice((Layer.HOST, Layer.HOST, Layer.RACK))),)
+
+
 def _host(rng: random.Random, number: int) -> Host:
     kind = rng.choice(("H100", "H100", "A100"))
     path = TopologyPath(
@@ -113,6 +132,7 @@ def _host(rng: random.Random, number: int) -> Host:
         gpus=tuple(Gpu(index=i, gpu_type=kind, memory_mib=80_000) for i in range(rng.choice((2, 3, 4)))),
         cpu_milli=rng.choice((6_000, 100_000)),
         memory_mib=100_000,
+        windows=(Window(start_s=NOW + rng.choice((-10, 7_200)), end_s=NOW + 9_000),) if rng.random() < 0.15 else (),
     )
 
 
@@ -145,6 +165,8 @@ def _job(rng: random.Random, number: int) -> Job:
         priority=rng.choice((0, 0, 5)),
         preemptible=rng.choice((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME)),
         topology=topology,
+        anti_affinity=_labels(rng),
+        walltime_limit_s=rng.choice((None, 3_600, 50_000)),
     )
 
 

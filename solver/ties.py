@@ -1,0 +1,72 @@
+"""Which victims are in a start's way: on its hosts, in a limit that counts both, or in a domain of a label of both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ..model.decision import Start
+from ..model.ids import HostId, JobId, TeamId
+from ..model.job import Job
+from ..model.placement import Placement
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+
+Mark = tuple[str, ...]
+"""A host, a (team, GPU type) with a limit, or a (label, domain): jobs that bear one mark are in each other's way."""
+
+
+class Ties:
+    """The ties between the starts and the victims of one round."""
+
+    def __init__(self, snapshot: Snapshot, victims: Iterable[JobRecord]) -> None:
+        self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
+        self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._paths = {host.id: host.path for host in snapshot.hosts}
+        self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
+        self._layers: dict[str, set[Layer]] = defaultdict(set)
+        for record in snapshot.jobs:
+            for rule in record.job.anti_affinity:
+                self._layers[rule.label].add(rule.layer)
+        self._levels = {record.id: record.level for record in snapshot.jobs}
+        self._jobs = {record.id: record.job for record in snapshot.jobs}
+        self._bearers: dict[Mark, list[JobId]] = defaultdict(list)
+        self._order = {record.id: number for number, record in enumerate(snapshot.jobs)}
+        for victim in victims:
+            if victim.placement is not None:
+                for mark in self._marks(victim.job, victim.placement):
+                    self._bearers[mark].append(victim.id)
+
+    def before(self, start: Start) -> tuple[JobId, ...]:
+        """The victims that the start waits for, in the order of the snapshot's jobs."""
+        level = self._levels[start.job]
+        found = {
+            victim
+            for mark in self._marks(self._jobs[start.job], start.placement)
+            for victim in self._bearers[mark]
+            if self._levels[victim] < level
+        }
+        return tuple(sorted(found, key=self._order.__getitem__))
+
+    def _marks(self, job: Job, placement: Placement) -> set[Mark]:
+        marks: set[Mark] = {("host", host) for host in placement.hosts}
+        if self._limits:
+            types = {self._type(worker.host, worker.gpus[0]) for worker in placement.workers if worker.gpus}
+            marks |= {
+                ("limit", team, t) for team in self._lineage(job.team) for t in types if (team, t) in self._limits
+            }
+        for label in {rule.label for rule in job.anti_affinity}:
+            for layer in self._layers[label]:
+                marks |= {("label", label, self._paths[host].domain(layer, host)) for host in placement.hosts}
+        return marks
+
+    def _type(self, host: HostId, index: int) -> str:
+        return self._types[host, index]
+
+    def _lineage(self, team: TeamId) -> list[TeamId]:
+        line: list[TeamId] = []
+        cursor: TeamId | None = team
+        while cursor is not None:
+            line.append(cursor)
+            cursor = self._parent.get(cursor)
+        return line
