@@ -111,6 +111,8 @@ class ReasonKind(StrEnum):
     HOSTS_UNAVAILABLE = "hosts_unavailable"
     OUTRANKED = "outranked"
     QUOTA = "quota"
+    AFFINITY = "affinity"
+    MAINTENANCE = "maintenance"
     UNDECIDED = "undecided"
 
 

@@ -11,6 +11,7 @@ from ..model.ids import TeamId
 from ..model.job import Job, Preemptible, Role, WorkerRequest
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from .advice import Advice
 from .causes import cause
 from .empty_fleet import EmptyFleet
 from .variants import Variant, any_site, fewer_gpus, fewer_workers, on_type, other_types, wider_layers, with_request
@@ -47,6 +48,8 @@ class Admissions:
         self._causes: dict[tuple[object, ...], Reason | None] = {}
         self._near: dict[tuple[object, ...], str] = {}
         self._teams = {team.id: team for team in snapshot.teams}
+        self._limited = any(team.limit for team in snapshot.teams)
+        self._advice = Advice(snapshot, policy, self._fleet)
 
     def admit(self, job: Job) -> Admission:
         """As the function of that name."""
@@ -56,7 +59,7 @@ class Admissions:
             helps = (nearest,) if nearest else ()
             reason = replace(reason, helps=helps)
             reason = replace(reason, sentence=sentence(reason))
-            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=tuple(warnings(job)))
+            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=self._advice(job))
         if job.preemptible is Preemptible.NEVER and job.tier > 2 and not self._guaranteed(job.team):
             reason = Reason(
                 job=job.id,
@@ -66,16 +69,20 @@ class Admissions:
                 helps=("with preemptible: by_higher",),
             )
             reason = replace(reason, sentence=sentence(reason))
-            return Admission(accepted=False, reason=reason, nearest=reason.helps[0], warnings=tuple(warnings(job)))
-        return Admission(accepted=True, warnings=tuple(warnings(job)))
+            return Admission(accepted=False, reason=reason, nearest=reason.helps[0], warnings=self._advice(job))
+        return Admission(accepted=True, warnings=self._advice(job))
 
     def never_fits(self, job: Job) -> Reason | None:
         """Why the gang can never start; None where it can, or where that cannot be ruled out."""
-        shape = _shape(job)
+        shape = self._shape(job)
         if shape not in self._causes:
             self._causes[shape] = None if self._fleet.fits(job) else cause(job, self._fleet)
         reason = self._causes[shape]
         return None if reason is None else replace(reason, job=job.id)
+
+    def _shape(self, job: Job) -> tuple[object, ...]:
+        team = job.team if self._limited else None
+        return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team
 
     def _guaranteed(self, name: TeamId | None) -> bool:
         """Whether the team or one above it has a guarantee."""
@@ -87,7 +94,7 @@ class Admissions:
 
     def nearest(self, job: Job) -> str:
         """The text of the first variant that fits on the empty fleet, "" where none does."""
-        shape = _shape(job)
+        shape = self._shape(job)
         if shape not in self._near:
             fitting = (variant.text for variant in self._variants(job) if self._fleet.fits(variant.job))
             self._near[shape] = next(fitting, "")
@@ -138,10 +145,6 @@ class Admissions:
                 yield found
 
 
-def _shape(job: Job) -> tuple[object, ...]:
-    return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2
-
-
 def most_workers(job: Job, role: Role, fits: Callable[[Job], bool]) -> Variant | None:
     """The variant with most workers of the role, below what it asks, that fits; None where not even one does."""
     low, high, found = 1, role.count - 1, None
@@ -162,17 +165,3 @@ def _cap(field: str, most: int) -> Callable[[WorkerRequest], WorkerRequest]:
         return replace(request, **{field: most}) if asked > most else request
 
     return change
-
-
-def warnings(job: Job) -> Iterator[str]:
-    """Advice on shapes that run badly or are hard to place."""
-    for role in job.roles:
-        gpus, count = role.request.whole_gpus, role.count
-        if gpus & (gpus - 1):
-            yield f"{role.name}: {gpus} GPUs per worker leave a part of each host that few can use; 4 or 8 pack well"
-        if role.request.gpu_milli and count & (count - 1):
-            yield f"{role.name}: {count} workers; collectives and placement work best with a power of two"
-    if job.walltime_limit_s is None and job.gpu_milli:
-        yield "no walltime limit: the pool's maximum is assumed, so the job cannot fill short gaps"
-    if job.gpu_milli and job.checkpoint is None:
-        yield "no checkpoint policy: all work since the start is lost when the job is stopped"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
 
 from ..model.decision import Reason, ReasonKind, RuleFamily
 from ..model.host import MILLI, Host
@@ -10,7 +12,11 @@ from ..model.job import Job, Role
 from ..model.topology import Layer
 from .demand import card_takes
 from .empty_fleet import EmptyFleet
+from .placing import by_type
 from .variants import LAYER_NAME
+
+_MOST_CHOICES = 4_096
+"""Choices of a GPU type for each role up to which limits are blamed; only gangs of many roles have more."""
 
 Cause = Callable[[Job, EmptyFleet], Iterator[Reason]]
 
@@ -141,7 +147,36 @@ def _together(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
             yield _reason(job, RuleFamily.CAPACITY, what + inside, asked, most, unit)
 
 
-CAUSES: tuple[Cause, ...] = (_sites, _types, _card_memory, _cards_per_worker, _host_amounts, _workers, _together)
+def _limits(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
+    """Room only on types of which the team, or one above it, may not hold that many."""
+    ledger, domains = fleet.placer.books.ledger, fleet.domains(job)
+    roomy = [
+        [name for name in fleet.placer.types(role) if fleet.room_on(job, role, name, domains) >= role.count]
+        for role in job.roles
+    ]
+    if not ledger.limited or prod(map(len, roomy)) > _MOST_CHOICES:
+        return
+    choices = [by_type(job, types) for types in product(*roomy)]
+    exceeded = [(amounts, next(ledger.exceeded(job.team, amounts), None)) for amounts in choices]
+    if exceeded and all(key is not None for _, key in exceeded):
+        # Of several choices the one that is nearest to what the team may hold.
+        short = [(amounts[key[1]] - ledger.limit(key), key, amounts[key[1]]) for amounts, key in exceeded if key]
+        _, (team, gpu_type), milli = min(short)
+        most = ledger.limit((team, gpu_type))
+        subject = f"team {team} may hold {most / MILLI:g} {gpu_type}"
+        yield _reason(job, RuleFamily.QUOTA, subject, milli, most, "mGPU")
+
+
+CAUSES: tuple[Cause, ...] = (
+    _sites,
+    _types,
+    _card_memory,
+    _cards_per_worker,
+    _host_amounts,
+    _workers,
+    _together,
+    _limits,
+)
 
 
 def _gpu_roles(job: Job) -> list[Role]:

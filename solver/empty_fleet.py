@@ -10,6 +10,7 @@ from ..model.ids import SiteId
 from ..model.job import Job, Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .bars import Bar
 from .books import Books
 from .demand import allowed_sites
 from .placing import Placer
@@ -23,18 +24,25 @@ def well(host: Host) -> Host:
 
 
 class EmptyFleet:
-    """Every host of the snapshot ready, whole and empty."""
+    """Every host of the snapshot ready, whole and empty; without its maintenance windows unless `windows`."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        hosts = tuple(well(host) for host in snapshot.hosts)
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, windows: bool = False) -> None:
+        hosts = tuple(well(host) if windows else replace(well(host), windows=()) for host in snapshot.hosts)
         self.snapshot = replace(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
         self.placer = Placer(self.snapshot, policy, Books(self.snapshot))
 
     def fits(self, job: Job) -> bool:
-        """Whether the gang is placed there. Exact for gangs of one role; may miss a place for one of several."""
+        """Whether the gang is placed there, within the limits of its team.
+
+        Exact for gangs of one role; may miss a place for one of several.
+        """
         if len(job.roles) == 1:
-            return self.room(job, job.roles[0]) >= job.roles[0].count
+            role = job.roles[0]
+            return any(
+                self._capped(job, role, name, self.room_on(job, role, name, self.domains(job))) >= role.count
+                for name in self.placer.types(role)
+            )
         record = JobRecord(job=job, submitted_s=0)
         placement = self.placer.place(record)
         if placement is not None:
@@ -43,12 +51,20 @@ class EmptyFleet:
 
     def room(self, job: Job, role: Role, domains: Iterable[Path] | None = None) -> int:
         """The most workers of the role, alone, that one of the domains holds on one type; by default the gang's own."""
-        sites, nodes = self.sites(job), list(self.domains(job) if domains is None else domains)
-        most = 0
-        for gpu_type in self.placer.types(role):
-            rooms = self.placer.rooms(role, job.team, gpu_type, sites)
-            most = max([most, *(rooms[node] for node in nodes)])
-        return most
+        nodes = list(self.domains(job) if domains is None else domains)
+        return max((self.room_on(job, role, name, nodes) for name in self.placer.types(role)), default=0)
+
+    def room_on(self, job: Job, role: Role, gpu_type: str | None, domains: Iterable[Path]) -> int:
+        """The most workers of the role, alone, that one of the domains holds on that type (None: without GPUs)."""
+        # There is nobody to keep away from; only windows close hosts.
+        bar = Bar(windows=self.placer.bar(JobRecord(job=job, submitted_s=0)).windows)
+        rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
+        return max((rooms[node] for node in domains), default=0)
+
+    def _capped(self, job: Job, role: Role, gpu_type: str | None, workers: int) -> int:
+        """That many workers, or as many as the limits of the team allow on the type."""
+        limit = None if gpu_type is None else self.placer.books.ledger.least_limit(job.team, gpu_type)
+        return workers if limit is None else min(workers, limit // role.request.gpu_milli)
 
     def sites(self, job: Job) -> frozenset[SiteId]:
         """The sites that the gang may run on."""

@@ -137,15 +137,19 @@ class Ledger:
         return min((self._limits[name][gpu_type] for name in self._limited(team, gpu_type)), default=None)
 
     def _room(self, key: Key) -> int:
-        return self._limits[key[0]][key[1]] - self._held[key] - self._kept.get(key, 0)
+        return self.limit(key) - self._held[key] - self.kept(key)
 
-    def limit(self, team: TeamId, gpu_type: str) -> int:
-        """The team's own limit on a type that it lists."""
-        return self._limits[team][gpu_type]
+    def limit(self, key: Key) -> int:
+        """What the team and all below it may hold of that type."""
+        return self._limits[key[0]][key[1]]
 
-    def held(self, team: TeamId, gpu_type: str) -> int:
-        """What the team and all below it hold of a type that its limit lists."""
-        return self._held[team, gpu_type]
+    def held(self, key: Key) -> int:
+        """What they hold of it now."""
+        return self._held[key]
+
+    def kept(self, key: Key) -> int:
+        """What of it is kept back for higher levels."""
+        return self._kept.get(key, 0)
 
     def returns(self, job: Job, worker: WorkerPlacement) -> bool:
         """Whether a worker of a stopped job may be back where it was, as far as what started since needs it gone."""

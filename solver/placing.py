@@ -89,7 +89,7 @@ class Placer:
     def _may(self, job: Job) -> Callable[[Types], bool] | None:
         """Whether the limits of the gang's team let it take cards of these types; None where it has no limit."""
         ledger = self.books.ledger
-        return (lambda types: ledger.allows(job.team, asked(job, types))) if ledger.limited else None
+        return (lambda types: ledger.allows(job.team, by_type(job, types))) if ledger.limited else None
 
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)
@@ -174,7 +174,7 @@ class Placer:
         return self.books.hosts[seat.host].cards[seat.gpus[0]].kind if seat.gpus else None
 
 
-def asked(job: Job, types: Types) -> Counter[str]:
+def by_type(job: Job, types: Types) -> Counter[str]:
     """milli-GPU that the gang takes of each type, its roles on these."""
     amounts: Counter[str] = Counter()
     for role, gpu_type in zip(job.roles, types, strict=True):

@@ -67,6 +67,8 @@ def _never(reason: Reason) -> str:
         return f"It can never start on this fleet, which has no {reason.subject}."
     if reason.unit == "sites":
         return f"It can never start on this fleet: no site that it may run on has what it needs ({reason.subject})."
+    if RuleFamily.QUOTA in reason.families:
+        return f"It can never start within the limits of its team: {reason.subject}; it asks {_number(reason)}."
     if RuleFamily.PREEMPTION in reason.families:
         return f"Only tiers 1 and 2, and teams with a guarantee, may ask never to be preempted: {reason.subject}."
     asked, most = _asked(reason), _available(reason)
@@ -133,7 +135,24 @@ def _outranked(reason: Reason) -> str:
 
 
 def _quota(reason: Reason) -> str:
-    return f"Its team is at its limit of {_available(reason)} of {reason.subject}; it asks {_asked(reason)}."
+    return f"{_upper(reason.subject)}; it asks {_number(reason)} more."
+
+
+def _affinity(reason: Reason) -> str:
+    return f"It keeps away from other jobs with its label: {reason.subject}."
+
+
+def _maintenance(reason: Reason) -> str:
+    return f"{_upper(reason.subject)}, in {_available(reason)}; until it is surely over it needs {_asked(reason)}."
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _number(reason: Reason) -> str:
+    """GPUs that it asks, without the word."""
+    return f"{reason.asked / MILLI:g}"
 
 
 def _undecided(reason: Reason) -> str:
@@ -153,5 +172,7 @@ _TEXT = {
     ReasonKind.HOSTS_UNAVAILABLE: _hosts,
     ReasonKind.OUTRANKED: _outranked,
     ReasonKind.QUOTA: _quota,
+    ReasonKind.AFFINITY: _affinity,
+    ReasonKind.MAINTENANCE: _maintenance,
     ReasonKind.UNDECIDED: _undecided,
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from small_worlds import POLICY, ask, box, card, gang, role, running, world
+from small_worlds import NOW_S, POLICY, ask, box, card, gang, role, running, world
 
 from phalanx.model.decision import ReasonKind, RuleFamily
-from phalanx.model.host import Host, HostState
-from phalanx.model.ids import SiteId
-from phalanx.model.job import CheckpointPolicy, Job, Parallelism, Preemptible, TopologyConstraint
+from phalanx.model.host import Host, HostState, Window
+from phalanx.model.ids import SiteId, TeamId
+from phalanx.model.job import AntiAffinity, CheckpointPolicy, Job, Parallelism, Preemptible, TopologyConstraint
 from phalanx.model.policy import Policy
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site
@@ -156,3 +156,86 @@ def test_advice_refuses_nothing() -> None:
     saved = CheckpointPolicy(interval_s=600)
     assert judged(gang("b", 2, 8, walltime_limit_s=3_600, checkpoint=saved)).warnings == ()
     assert judged(gang("c", request=ask(0))).warnings == ()
+
+
+class TestLimits:
+    LAB = Team(id=TeamId("lab"), limit=(GpuQuota(gpu_type="A100", gpu_milli=8_000),))
+    VISION = Team(id=TeamId("vision"), parent=TeamId("lab"), limit=(GpuQuota(gpu_type="H100", gpu_milli=12_000),))
+    FLEET = (*(box(f"h{n}") for n in range(3)), *(box(f"a{n}", gpu_type="A100") for n in range(3)))
+
+    def judged(self, job: Job) -> Admission:
+        return admit(job, world(self.FLEET, teams=(self.LAB, self.VISION)), POLICY)
+
+    @pytest.mark.parametrize(
+        ("types", "workers", "gpus"), [(["A100"], 1, 8), (["H100"], 3, 4), ([], 2, 6), (["A100", "H100"], 3, 4)]
+    )
+    def test_exactly_the_limit_is_accepted(self, types: list[str], workers: int, gpus: int) -> None:
+        assert self.judged(gang("a", workers, gpus, types, team="vision")).accepted
+
+    @pytest.mark.parametrize(
+        ("job", "asked", "most", "subject", "nearest"),
+        [
+            (gang("a", 9, 1, ["A100"], team="vision"), 9_000, 8_000, "team lab may hold 8 A100", "with 8 workers instead of 9"),
+            (gang("a", 2, 8, ["H100"], team="vision"), 16_000, 12_000, "team vision may hold 12 H100", "with 1 worker instead of 2"),
+            (gang("a", 13, 1, team="vision"), 13_000, 12_000, "team vision may hold 12 H100", "with 12 workers instead of 13"),
+            (gang("a", roles=(role("x", 1, ask(8), ["A100"]), role("y", 1, ask(0.5), ["A100"])), team="vision"), 8_500, 8_000, "team lab may hold 8 A100", "with 7 GPUs per worker"),
+        ],
+    )  # fmt: skip
+    def test_beyond_it_is_refused_with_the_nearest(
+        self, job: Job, asked: int, most: int, subject: str, nearest: str
+    ) -> None:
+        admission = self.judged(job)
+        reason = admission.reason
+        assert reason is not None
+        assert (reason.families, reason.asked, reason.available) == ((RuleFamily.QUOTA,), asked, most)
+        assert (reason.subject, admission.nearest) == (subject, nearest)
+        assert subject in reason.sentence
+
+    def test_other_teams_and_other_types_are_free(self) -> None:
+        assert self.judged(gang("a", 3, 8, ["A100"], team="lab")).accepted is False
+        assert self.judged(gang("a", 3, 8, ["H100"], team="lab")).accepted
+
+    def test_too_much_for_the_fleet_is_not_blamed_on_the_limit(self) -> None:
+        reason = self.judged(gang("a", 4, 8, ["H100"], team="vision")).reason
+        assert reason is not None
+        assert reason.families == (RuleFamily.CAPACITY,)
+
+
+class TestWindows:
+    """Launch 30 s, grace 30 s and cleaning 10 s come on top of the walltime limit."""
+
+    def warned(self, limit_s: int | None, *starts_s: int) -> tuple[str, ...]:
+        hosts = [
+            box(f"h{n}", windows=(Window(start_s=NOW_S + start, end_s=NOW_S + start + 7_200),))
+            for n, start in enumerate(starts_s)
+        ]
+        admission = admit(gang("a", 1, 8, walltime_limit_s=limit_s), world(hosts), POLICY)
+        assert admission.accepted
+        return tuple(text for text in admission.warnings if "maintenance" in text)
+
+    def test_a_limit_that_just_fits_a_gap_is_not_warned_about(self) -> None:
+        assert self.warned(3_600, 100, 3_670) == ()
+
+    def test_a_second_longer_has_to_wait(self) -> None:
+        assert self.warned(3_601, 100, 3_670) == (
+            "with a walltime limit of 1 h 1 s it has to wait until maintenance is over; with 1 h or less there is room "
+            "before",
+        )
+
+    def test_the_pool_s_maximum_counts_where_no_limit_is_given(self) -> None:
+        (text,) = self.warned(None, 3_670)
+        assert "with a walltime limit of 1 d it has to wait" in text
+
+    def test_no_limit_is_short_enough_for_a_window_that_has_begun(self) -> None:
+        (text,) = self.warned(60, 0)
+        assert "no walltime limit is short enough" in text
+
+
+def test_more_jobs_with_a_label_than_racks_is_a_warning() -> None:
+    label = (AntiAffinity(label="web", layer=Layer.RACK),)
+    others = [gang(f"o{n}", anti_affinity=label) for n in range(2)]
+    admission = admit(gang("a", anti_affinity=label), world(fleet(), *others), POLICY)
+    assert admission.accepted
+    assert not any("label" in text for text in admission.warnings), "rack r1, rack r2 and site t are three"
+    crowded = admit(gang("a", anti_affinity=label), world(fleet(), *others, gang("o2", anti_affinity=label)), POLICY)
+    assert any("3 other jobs carry the anti-affinity label 'web'" in text for text in crowded.warnings)
