@@ -10,11 +10,12 @@ from small_worlds import NOW_S, POLICY, ask, box, card, gang, queued, role, runn
 from phalanx.model.decision import Reason, ReasonKind, RuleFamily
 from phalanx.model.host import Host, HostState
 from phalanx.model.ids import JobId, SiteId
-from phalanx.model.job import Job, TopologyConstraint
+from phalanx.model.job import Job, Preemptible, TopologyConstraint
 from phalanx.model.job_state import JobState
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord
 from phalanx.model.topology import Layer
+from phalanx.solver.evict import greedy_plan
 from phalanx.solver.explain import Explainer, reasons
 from phalanx.solver.greedy import greedy
 
@@ -141,6 +142,76 @@ class TestShortage:
         held = running(gang("r", request=ask(0, cpu=64)), ("h1", ()))
         reason = why([box("h1")], held, gang("a", roles=(role("worker", 2, ask(0, cpu=4)),)))["a"]
         assert told(reason) == (ReasonKind.BUSY, (RuleFamily.CAPACITY,), "CPU", 8_000, 0, "milli-cores")
+
+
+class TestPreemption:
+    """Reasons around running work of lower levels, and after a plan that evicts."""
+
+    def reason(self, held: JobRecord, *more: JobRecord | Job, workers: int = 1, gpus: int = 8) -> Reason:
+        job = gang("a", workers, gpus, tier=1)
+        return self.told([box("h1")], held, *more, job)["a"]
+
+    def told(self, hosts: list[Host], *records: JobRecord | Job) -> dict[str, Reason]:
+        snapshot = world(hosts, *records)
+        plan = greedy_plan(snapshot, POLICY)
+        return {reason.job: reason for reason in reasons(snapshot, POLICY, plan.starts, plan.preemptions)}
+
+    def held(self, *gpus: int, ran_s: int = 900, name: str = "r", **more: object) -> JobRecord:
+        facts = {key: more.pop(key) for key in ("evictions", "state") if key in more}
+        return running(gang(name, 1, len(gpus), **{"tier": 4, **more}), ("h1", gpus), ran_s=ran_s, **facts)
+
+    @pytest.mark.parametrize(
+        ("facts", "words"),
+        [
+            ({"ran_s": 599}, "r has run for 9 min 59 s of at least 10 min"),
+            ({"evictions": (NOW_S - 5, NOW_S - 4, NOW_S - 3)}, "r was preempted 3 times in 1 d"),
+            ({"preemptible": Preemptible.NEVER}, "r may never be preempted"),
+            ({"state": JobState.STARTING}, "r is starting"),
+        ],
+    )
+    def test_who_is_protected_and_why(self, facts: dict[str, object], words: str) -> None:
+        reason = self.reason(self.held(*range(8), **facts))
+        assert told(reason) == (ReasonKind.BUSY, (RuleFamily.PREEMPTION,), words, 8_000, 0, "mGPU")
+        assert "held by jobs of lower levels that it may not preempt now: r " in reason.sentence
+
+    def test_only_those_in_the_way_are_named(self) -> None:
+        jobs = [self.held(0, 1, ran_s=60), self.held(2, 3, ran_s=900, name="old")]
+        beside = running(gang("cpu", request=ask(0), tier=4), ("h1", ()), ran_s=60)
+        assert self.reason(*jobs, beside).subject == "r has run for 1 min of at least 10 min"
+
+    def test_work_of_its_own_level_is_no_matter_of_preemption(self) -> None:
+        reason = self.reason(self.held(*range(8), tier=1))
+        assert (reason.families, reason.besides) == ((RuleFamily.CAPACITY,), "")
+
+    def test_what_is_below_does_not_hold_enough(self) -> None:
+        reason = self.reason(self.held(*range(6), tier=1), self.held(6, 7, name="low"))
+        assert told(reason)[:2] == (ReasonKind.BUSY, (RuleFamily.CAPACITY,))
+        assert (
+            reason.sentence.endswith(
+                "What it may preempt is not enough without room that jobs of its own or a higher level hold. "
+                "It would start at once with 2 GPUs per worker."
+            )
+            or "not enough without room that jobs of its own or a higher level hold." in reason.sentence
+        )
+
+    def test_protected_work_and_a_second_thing(self) -> None:
+        fleet = [box("h1"), box("h2", state=HostState.DOWN)]
+        reason = self.told(fleet, self.held(*range(8), ran_s=60), gang("a", 2, 8, tier=1))["a"]
+        assert reason.families == (RuleFamily.ELIGIBILITY, RuleFamily.PREEMPTION)
+        assert reason.besides == "room held by jobs that may not be preempted now"
+
+    def test_cards_that_a_victim_leaves_over_are_not_told_free_to_its_equals(self) -> None:
+        jobs = [self.held(*range(8)), gang("first", 1, 4, tier=1)]
+        equal = self.told([box("h1")], *jobs, gang("a", 1, 4, tier=4))["a"]
+        assert told(equal) == (ReasonKind.BUSY, (RuleFamily.CAPACITY,), "any type", 4_000, 0, "mGPU")
+        above = self.told([box("h1")], *jobs, gang("a", 1, 8, tier=2))["a"]
+        assert told(above)[:3] == (ReasonKind.OUTRANKED, (RuleFamily.CAPACITY,), "first")
+
+    def test_a_victim_that_nobody_asked_to_leave(self) -> None:
+        snapshot = world([box("h1")], self.held(*range(8)), gang("a", 1, 8, tier=1))
+        (reason,) = reasons(snapshot, POLICY, ())
+        assert reason.kind is ReasonKind.UNDECIDED
+        assert "others could be preempted for it" in reason.sentence
 
 
 def test_a_gang_that_fits_and_was_not_started_is_undecided() -> None:
