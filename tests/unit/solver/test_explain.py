@@ -186,13 +186,7 @@ class TestPreemption:
     def test_what_is_below_does_not_hold_enough(self) -> None:
         reason = self.reason(self.held(*range(6), tier=1), self.held(6, 7, name="low"))
         assert told(reason)[:2] == (ReasonKind.BUSY, (RuleFamily.CAPACITY,))
-        assert (
-            reason.sentence.endswith(
-                "What it may preempt is not enough without room that jobs of its own or a higher level hold. "
-                "It would start at once with 2 GPUs per worker."
-            )
-            or "not enough without room that jobs of its own or a higher level hold." in reason.sentence
-        )
+        assert "not enough without room that jobs of its own or a higher level hold." in reason.sentence
 
     def test_protected_work_and_a_second_thing(self) -> None:
         fleet = [box("h1"), box("h2", state=HostState.DOWN)]
