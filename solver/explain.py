@@ -64,7 +64,7 @@ class Explainer:
         if reason is None:
             job = record.job
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team)
-            shape = (*asks, record.level)
+            shape = (*asks, record.level, *self._worlds.apart(record))
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)
             reason = replace(self._known[shape], job=record.id)

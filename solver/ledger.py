@@ -139,6 +139,15 @@ class Ledger:
     def _room(self, key: Key) -> int:
         return self.limit(key) - self._held[key] - self.kept(key)
 
+    def beside(self, job: Job, placement: Placement) -> tuple[Place, JobId, HostId] | None:
+        """Another job with one of the gang's labels in a domain of the gang there, and the gang's host in it."""
+        for host in placement.hosts:
+            for place in self._places(sorted(_labels(job)), host):
+                others = [name for name in self._present.get(place, ()) if name != job.id]
+                if others:
+                    return place, min(others), host
+        return None
+
     def limit(self, key: Key) -> int:
         """What the team and all below it may hold of that type."""
         return self._limits[key[0]][key[1]]

@@ -52,6 +52,15 @@ def _any_card(request: WorkerRequest) -> WorkerRequest:
     return request if request.fractional else replace(request, gpu_memory_mib=0)
 
 
+def _unlabelled(job: Job) -> Job | None:
+    return replace(job, anti_affinity=()) if job.anti_affinity else None
+
+
+LIMIT = Lift("limit", RuleFamily.QUOTA, "a higher limit of its team", world=World(no_limits=True))
+LABEL = Lift("label", RuleFamily.AFFINITY, "room beside jobs with its label", _unlabelled)
+WINDOW = Lift(
+    "window", RuleFamily.ELIGIBILITY, "hosts that enter maintenance before it is over", world=World(no_windows=True)
+)
 OUTRANKED = Lift(
     "outranked", RuleFamily.CAPACITY, "room that went to jobs ahead of it in this round", world=World(no_starts=True)
 )
@@ -64,11 +73,13 @@ CARD_MEMORY = Lift(
 )
 TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, "GPUs of other types", any_type)
 SITE = Lift("site", RuleFamily.ELIGIBILITY, "other sites", any_site)
-HOSTS = Lift("hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", world=World(all_hosts=True))
+HOSTS = Lift(
+    "hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", world=World(all_hosts=True, no_windows=True)
+)
 PROTECTED = Lift(
     "protected", RuleFamily.PREEMPTION, "room held by jobs that may not be preempted now", world=World(no_lower=True)
 )
 BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
-LIFTS = (OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
+LIFTS = (LIMIT, LABEL, WINDOW, OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
 """In the order in which they are preferred as an explanation. PROTECTED and BUSY, which say less, come after these."""

@@ -66,9 +66,7 @@ class Placer:
 
         `within` replaces the confinement that the gang's own demands give.
         """
-        job = record.job
-        sites = allowed_sites(job, self._snapshot, self._policy)
-        shape = Shape.of(job, within or self.confinement(job), sites, self.bar(record))
+        job, shape = record.job, self.shape(record, within)
         options = self._options_of(shape, job.team)
         for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure, self._may(job)):
             self.tries += 1
@@ -77,6 +75,12 @@ class Placer:
                 self.pressure.takes(job.roles, types)
                 return placement
         return None
+
+    def shape(self, record: JobRecord, within: Confinement | None = None) -> Shape:
+        """What decides where the gang may go; limits of its team aside."""
+        job = record.job
+        sites = allowed_sites(job, self._snapshot, self._policy)
+        return Shape.of(job, within or self.confinement(job), sites, self.bar(record))
 
     def remove(self, record: JobRecord, placement: Placement) -> None:
         """Gives back what `place` booked."""

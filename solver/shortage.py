@@ -13,8 +13,24 @@ from ..model.placement import Placement
 from ..model.policy import EvictionPolicy, Policy
 from ..model.snapshot import JobRecord
 from ..model.topology import Layer
-from .lifts import BUSY, CARD_MEMORY, CPU, HOSTS, MEMORY, NETWORK, OUTRANKED, PROTECTED, SITE, TOPOLOGY, Lift
+from .lifts import (
+    BUSY,
+    CARD_MEMORY,
+    CPU,
+    HOSTS,
+    LABEL,
+    LIMIT,
+    MEMORY,
+    NETWORK,
+    OUTRANKED,
+    PROTECTED,
+    SITE,
+    TOPOLOGY,
+    WINDOW,
+    Lift,
+)
 from .rooms import depth
+from .unusable import at_limit, beside_label, enters_maintenance
 from .variants import LAYER_NAME
 from .wording import PEERS, duration
 from .worlds import Worlds
@@ -63,6 +79,12 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     job = record.job
     asked, free = job.gpu_milli, worlds.free(job)
     base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
+    if lift is LIMIT:
+        return at_limit(base, job, lifted, worlds)
+    if lift is LABEL:
+        return beside_label(base, job, lifted, worlds)
+    if lift is WINDOW:
+        return enters_maintenance(base, record, lifted, worlds)
     if lift is OUTRANKED:
         ahead = [start.job for start in starts if not set(lifted.hosts).isdisjoint(start.placement.hosts)]
         return replace(base, kind=ReasonKind.OUTRANKED, subject=_some(ahead))
@@ -71,7 +93,7 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     if lift is TOPOLOGY:
         return _topology(base, job, worlds)
     if lift is HOSTS:
-        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(lifted, worlds))
+        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(record, lifted, worlds))
     if lift is SITE:
         sites = ", ".join(sorted(worlds.sites(job)))
         return replace(base, subject=f"{types_of(job)} at {sites}")
@@ -138,7 +160,7 @@ def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
     return best
 
 
-def _unavailable(lifted: Placement, worlds: Worlds) -> str:
+def _unavailable(record: JobRecord, lifted: Placement, worlds: Worlds) -> str:
     """The hosts of that placement which take no work now, and why, at most three."""
     used = set(lifted.hosts)
     named = [
@@ -146,6 +168,7 @@ def _unavailable(lifted: Placement, worlds: Worlds) -> str:
         for host in worlds.unavailable()
         if host.id in used
     ]
+    named.extend(f"{host} enters maintenance before it is over" for _, host in worlds.windows(record, used))
     return _some(named) or f"broken GPUs of {_some(lifted.hosts)}"
 
 

@@ -11,7 +11,7 @@ from ..model.job import Job, WorkerRequest
 from ..model.snapshot import JobRecord
 from .admission import most_workers
 from .variants import Variant, fewer_gpus, other_types, split_workers, wider_layers, with_request
-from .wording import amount
+from .wording import amount, duration
 from .worlds import Worlds
 
 MOST_TIPS = 3
@@ -20,7 +20,7 @@ MOST_TIPS = 3
 def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[Variant, ...]:
     """At most three changes with which the gang would start at once, the mildest kinds first."""
     found: list[Variant] = []
-    for variants in _kinds(record.job, worlds, types):
+    for variants in _kinds(record, worlds, types):
         found.extend(islice((variant for variant in variants if worlds.fits(record, variant.job)), 1))
         if len(found) == MOST_TIPS:
             return tuple(found)
@@ -31,13 +31,32 @@ def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[Var
     return tuple(found[:MOST_TIPS])
 
 
-def _kinds(job: Job, worlds: Worlds, types: tuple[str, ...]) -> Iterator[Iterator[Variant]]:
+def _kinds(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> Iterator[Iterator[Variant]]:
     """One stream of variants for each kind of change; of each the first that works is told."""
+    job = record.job
+    yield _shorter(record, worlds)
     yield other_types(job, types)
     yield wider_layers(job, worlds.placer().confinement(job).required)
     yield _less(job)
     yield split_workers(job)
     yield fewer_gpus(job, halving=True)
+
+
+def _shorter(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
+    """With the longest walltime limit, in whole minutes from a minute on, that ends before enough hosts' windows."""
+    found: Variant | None = None
+    limits = worlds.shorter_limits(record)
+    low, high = 0, len(limits) - 1
+    # The shorter the limit, the more hosts there are: what fits with one fits with all below.
+    while low <= high:
+        middle = (low + high) // 2
+        changed = replace(record.job, walltime_limit_s=limits[middle])
+        if worlds.fits(record, changed):
+            found, low = Variant(f"with a walltime limit of {duration(limits[middle])}", changed), middle + 1
+        else:
+            high = middle - 1
+    if found is not None:
+        yield found
 
 
 def _less(job: Job) -> Iterator[Variant]:

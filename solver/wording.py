@@ -143,7 +143,8 @@ def _affinity(reason: Reason) -> str:
 
 
 def _maintenance(reason: Reason) -> str:
-    return f"{_upper(reason.subject)}, in {_available(reason)}; until it is surely over it needs {_asked(reason)}."
+    ahead = f", in {_available(reason)}" if reason.available else ""
+    return f"{_upper(reason.subject)}{ahead}; the job is surely over only in {_asked(reason)}."
 
 
 def _upper(text: str) -> str:

@@ -6,18 +6,18 @@ victims free is free only to those who may use it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
-from ..model.ids import SiteId
+from ..model.ids import HostId, SiteId
 from ..model.job import Job
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, placeable, victims
+from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
 from .empty_fleet import well
 from .placing import Placer
 from .withheld import TOP, holds
@@ -35,6 +35,8 @@ class World:
     all_hosts: bool = False
     no_victims: bool = False
     no_lower: bool = False
+    no_limits: bool = False
+    no_windows: bool = False
 
     def __or__(self, other: World) -> World:
         return World(
@@ -43,6 +45,8 @@ class World:
             self.all_hosts or other.all_hosts,
             self.no_victims or other.no_victims,
             self.no_lower or other.no_lower,
+            self.no_limits or other.no_limits,
+            self.no_windows or other.no_windows,
         )
 
 
@@ -64,6 +68,7 @@ class Worlds:
         gone = {act.job for act in preemptions}
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
+        self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._placers: dict[tuple[World, int], Placer] = {}
         self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
@@ -95,8 +100,9 @@ class Worlds:
         found = []
         for other in self.protected():
             workers = other.placement.workers if other.placement else ()
-            if used.intersection(worker.host for worker in workers):
-                if all(books.fits(other.job, worker) for worker in workers):
+            beside = books.ledger.limited or other.job.anti_affinity
+            if beside or used.intersection(worker.host for worker in workers):
+                if all(books.returns(other.job, worker) for worker in workers):
                     for worker in workers:
                         books.take(other.job, worker)
                         taken.append((other.job, worker))
@@ -117,12 +123,11 @@ class Worlds:
         job = record.job
         if self.free(job, world) < job.gpu_milli:
             return None
-        team = job.team if any(role.request.fractional for role in job.roles) else None
-        sites = self.sites(job)
-        key = (job.roles, job.topology, job.cross_site, sites, team, world, self._grain(world), within)
+        placer = self.placer(world)
+        team = job.team if placer.books.ledger.limited else None
+        key = (placer.shape(record, within), team, world, self._grain(world))
         if key not in self._known:
             self.spent += len(self._snapshot.hosts)
-            placer = self.placer(world)
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -157,21 +162,51 @@ class Worlds:
         """The sites that the gang may run on."""
         return allowed_sites(job, self._snapshot, self._policy)
 
+    def apart(self, record: JobRecord) -> tuple[object, ...]:
+        """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
+        bar = self.placer().bar(record)
+        return bar, self.over_s(record) if bar.windows else 0
+
+    def over_s(self, record: JobRecord) -> int:
+        """When the gang is surely over if it starts now, in seconds since the epoch."""
+        return surely_over_s(record, self._snapshot, self._policy)
+
+    def windows(self, record: JobRecord, hosts: Iterable[HostId]) -> list[tuple[int, HostId]]:
+        """When those of these hosts enter maintenance that the gang may outlast, in seconds since the epoch."""
+        names, over_s = set(hosts), self.over_s(record)
+        return sorted(
+            (min(window.start_s for window in host.windows if window.end_s > self.now_s), host.id)
+            for host in self._snapshot.hosts
+            if host.id in names and not ends_before(host, self.now_s, over_s)
+        )
+
+    def shorter_limits(self, record: JobRecord) -> list[int]:
+        """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
+        left = self.over_s(replace(record, job=replace(record.job, walltime_limit_s=1))) - 1
+        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).windows)}
+        return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
+
     def unavailable(self) -> list[Host]:
         """Hosts that take no work now."""
         return [host for host in self._snapshot.hosts if not placeable(host)]
 
     def _hosts(self, world: World) -> list[Host]:
-        if world.all_hosts:
-            return [well(host) for host in self._snapshot.hosts]
-        return [host for host in self._snapshot.hosts if placeable(host)]
+        hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
+        return [
+            replace(host, windows=()) if world.no_windows and host.windows else host
+            for host in hosts
+            if placeable(host)
+        ]
 
     def placer(self, world: World = NOW) -> Placer:
         """The placer of that world, to look at its rooms."""
         at = (world, self._grain(world))
         if at not in self._placers:
             hosts = self._snapshot.hosts if not world.all_hosts else tuple(self._hosts(world))
-            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world)))
+            teams = self._snapshot.teams
+            if world.no_limits:
+                teams = tuple(replace(team, limit=None) for team in teams)
+            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
@@ -183,7 +218,8 @@ class Worlds:
             return ()
         gone = self.lower() if world.no_lower else self.victims() if world.no_victims else []
         names = {record.id for record in gone}
-        return tuple(record for record in self._staying if record.id not in names)
+        # Those that wait hold nothing, but name layers with labels.
+        return (*(record for record in self._staying if record.id not in names), *self._waiting)
 
     def _book(self, books: Books, world: World) -> None:
         """Books the starts, and what the victims left over that the level must not use."""
@@ -194,3 +230,4 @@ class Worlds:
                 books.take(record.job, worker)
         for name, hold in holds(self.level, self._leaving, coming, books).items():
             hold.book(books.hosts[name], 1)
+        books.keep_back(self.level, self._leaving, coming)

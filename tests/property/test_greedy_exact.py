@@ -78,10 +78,10 @@ def test_a_gang_starts_iff_some_placement_keeps_every_rule(snapshot: Snapshot, p
 def test_a_gang_is_refused_only_where_no_placement_on_the_empty_fleet_exists(
     snapshot: Snapshot, policy: Policy
 ) -> None:
-    empty = replace(snapshot, hosts=tuple(well(host) for host in snapshot.hosts))
+    empty = replace(snapshot, hosts=tuple(replace(well(host), windows=()) for host in snapshot.hosts))
     for record in snapshot.jobs:
         admission = admit(record.job, snapshot, policy)
-        queued = replace(record, state=JobState.QUEUED, not_before_s=0)
+        queued = replace(record, state=JobState.QUEUED, placement=None, not_before_s=0)
         fits = possible(replace(empty, jobs=(queued,)), policy, queued)
         assert admission.accepted or not fits
         # Only gangs of several roles may be given the benefit of the doubt.

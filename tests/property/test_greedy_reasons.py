@@ -59,11 +59,14 @@ def round_after(snapshot: Snapshot, plan: Plan, job: JobRecord, *, started: bool
     """The world in which that plan is carried out, or all but its starts, and only this job waits."""
     placed = {start.job: start.placement for start in plan.starts} if started else {}
     gone = {act.job for act in plan.preemptions}
-    jobs = [
-        replace(record, state=JobState.RUNNING, placement=placed[record.id]) if record.id in placed else record
-        for record in snapshot.jobs
-        if record.id in placed or (record.state not in WAITING and record.id not in gone)
-    ]
+    jobs = []
+    for record in snapshot.jobs:
+        if record.id in placed:
+            jobs.append(replace(record, state=JobState.RUNNING, placement=placed[record.id]))
+        elif record.id != job.id:
+            # Who is gone or waits still names layers with its labels.
+            held = record.state in WAITING or record.id in gone
+            jobs.append(replace(record, state=JobState.HELD, placement=None) if held else record)
     return replace(snapshot, jobs=(*jobs, job))
 
 
@@ -92,10 +95,14 @@ def test_what_is_blamed_is_to_blame_and_what_is_advised_works(snapshot: Snapshot
         there = not any(lift.world.no_starts for lift in lifts)
         lifted = round_after(snapshot, plan, replace(record, job=job), started=there)
         if any(lift.world.no_running for lift in lifts):
-            lifted = replace(lifted, jobs=lifted.jobs[-1:])
+            lifted = replace(lifted, jobs=tuple(other for other in lifted.jobs if other.placement is None))
         if any(lift.world.no_lower for lift in lifts):
             ran = {other.id for other in snapshot.jobs if other.placement and other.level < record.level}
             lifted = without(lifted, ran)
+        if any(lift.world.no_limits for lift in lifts):
+            lifted = replace(lifted, teams=tuple(replace(team, limit=None) for team in lifted.teams))
+        if any(lift.world.no_windows for lift in lifts):
+            lifted = replace(lifted, hosts=tuple(replace(host, windows=()) for host in lifted.hosts))
         if any(lift.world.all_hosts for lift in lifts):
             lifted = replace(lifted, hosts=tuple(well(host) for host in lifted.hosts))
         # Whole cards that were broken may make one host enough, which confines the gang to it.
