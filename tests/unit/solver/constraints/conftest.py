@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from ortools.sat.python import cp_model
 from phalanx.model.host import Gpu, Host
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import Job, Role
+from phalanx.model.job_state import JobState
+from phalanx.model.placement import Placement, WorkerPlacement
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.model.team import Team
 from phalanx.model.topology import Site, TopologyPath
 from phalanx.solver.classes import Instance, reduce
 from phalanx.solver.variables import Variables
+
+NOW_S = 10_000
 
 
 class World:
@@ -34,9 +40,25 @@ class World:
         return JobRecord(job=Job(id=JobId(name), team=TeamId(team), roles=roles, **fields), submitted_s=0)
 
     @staticmethod
-    def instance(hosts: list[Host], jobs: list[JobRecord]) -> Instance:
+    def running(name: str, role: Role, *seats: tuple[str, tuple[int, ...]], **fields: Any) -> JobRecord:
+        """A job that runs on these hosts and cards, long enough to be evicted."""
+        workers = tuple(
+            WorkerPlacement(role=role.name, index=index, host=HostId(host), gpus=gpus)
+            for index, (host, gpus) in enumerate(seats)
+        )
+        return replace(
+            World.job(name, role, **fields),
+            state=JobState.RUNNING,
+            attempt=1,
+            placement=Placement(workers=workers),
+            started_s=NOW_S - 3_600,
+        )
+
+    @staticmethod
+    def instance(hosts: list[Host], jobs: list[JobRecord], teams: Iterable[Team] = ()) -> Instance:
         sites = tuple(Site(id=site) for site in sorted({host.path.site for host in hosts}))
-        return reduce(Snapshot(now_s=100, sites=sites, hosts=tuple(hosts), jobs=tuple(jobs)), Policy())
+        fleet = Snapshot(now_s=NOW_S, sites=sites, hosts=tuple(hosts), jobs=tuple(jobs), teams=tuple(teams))
+        return reduce(fleet, Policy())
 
     @staticmethod
     def feasible(
@@ -45,11 +67,14 @@ class World:
         at: Mapping[tuple[str, str, str], int] | None = None,
         started: Mapping[str, bool] | None = None,
         cards: Mapping[tuple[str, str, str, int], int] | None = None,
+        evicted: Mapping[str, bool] | None = None,
     ) -> bool:
         """Whether the family alone allows these counts: `at` by (job, role, host), `cards` by (job, role, host, card)."""
         model = cp_model.CpModel()
         variables = Variables(model, instance)
         family(model, instance, variables)
+        for name, leaves in (evicted or {}).items():
+            model.add(variables.evicted(JobId(name)) == leaves)
         for gang in instance.gangs:
             if started and gang.id in started:
                 model.add(variables.started(gang) == started[gang.id])

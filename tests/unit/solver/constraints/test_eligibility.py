@@ -2,8 +2,8 @@
 
 import pytest
 
-from phalanx.model.host import HostState
-from phalanx.model.job import GpuTypeChoice, Role, WorkerRequest
+from phalanx.model.host import HostState, Window
+from phalanx.model.job import GpuTypeChoice, Preemptible, Role, WorkerRequest
 from phalanx.solver.constraints import eligibility
 
 PAIR = Role(name="w", count=2, request=WorkerRequest(gpu_milli=1_000))
@@ -44,3 +44,25 @@ def test_site_pins_leave_other_sites_out(world):
     hosts = [world.host("a", site="north"), world.host("b", site="south")]
     instance = world.instance(hosts, [world.job("j", PAIR, sites=("south",))])
     assert {slot.host for gang in instance.gangs for w in gang.workers for slot in w.slots} == {"b"}
+
+
+def hosts_of(instance):
+    return {slot.host for gang in instance.gangs for workers in gang.workers for slot in workers.slots}
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s", "open_"),
+    # The round is at 10,000 s; launch, grace and cleaning are 70 s, the walltime limit 1,000 s.
+    [(11_070, 12_000, True), (11_069, 12_000, False), (50, 10_001, False), (50, 10_000, True), (10_000, 10_001, False)],
+)
+def test_a_window_closes_the_host_to_whom_it_would_interrupt(world, start_s, end_s, open_):
+    windows = (Window(start_s=start_s, end_s=end_s),)
+    hosts = [world.host("a", windows=windows), world.host("b")]
+    instance = world.instance(hosts, [world.job("j", PAIR, walltime_limit_s=1_000)])
+    assert hosts_of(instance) == ({"a", "b"} if open_ else {"b"})
+
+
+def test_without_a_walltime_limit_the_pool_s_maximum_counts(world):
+    hosts = [world.host("a", windows=(Window(start_s=10_000 + 4 * 3_600 + 70, end_s=10**6),)), world.host("b")]
+    assert hosts_of(world.instance(hosts, [world.job("j", PAIR)])) == {"b"}
+    assert hosts_of(world.instance(hosts, [world.job("j", PAIR, preemptible=Preemptible.ANYTIME)])) == {"a", "b"}
