@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,8 +11,8 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites
+from .evict_prices import Cost, Prices
 from .evict_world import World
-from .goals import victim_cost
 from .rooms import Path, depth
 from .withheld import Hold, Placed, holds
 
@@ -25,10 +24,6 @@ _FEW = 12
 
 _MANY = 64
 """Possible victims up to which the search for a price limit is exact; of more it keeps a quarter each time."""
-
-
-Cost = tuple[int, ...]
-"""What victims cost, by their level from the highest [mGPU*s], then how many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +44,8 @@ class Search:
         self._snapshot, self._policy = snapshot, policy
         self.real = World(snapshot, policy, waiting)
         self.chosen: list[JobRecord] = []
-        self._cost = {record.id: victim_cost(record, snapshot, policy) for record in possible}
-        self._ranked = sorted(possible, key=lambda r: (r.level, self._cost[r.id], r.id))
-        self._levels = sorted({record.level for record in possible}, reverse=True)
+        self._prices = Prices(snapshot, policy, possible)
+        self._ranked = sorted(possible, key=self._prices.whole)
         self._pool: dict[JobId, JobRecord] = {}
         self._bearers: dict[object, list[JobRecord]] = {}
         self._level = 0
@@ -116,9 +110,11 @@ class Search:
         """Sets of running jobs without which the gang may fit."""
         yield everybody
         yield from self._price_limits(record)
-        few = len(self._pool) <= _FEW
-        alone = [r for r in self._pool.values() if few or (r.placement and len(r.placement.hosts) > 1)]
-        yield from islice(([victim] for victim in alone), _FEW)
+        if len(self._pool) <= _MANY:
+            yield from self._thinned(record)
+        # One that holds less than half of what the gang asks is seldom enough.
+        large = (victim for victim in self._pool.values() if 2 * victim.job.gpu_milli >= record.job.gpu_milli)
+        yield from islice(([victim] for victim in large), _FEW)
         yield from self._domains(record)
 
     def _price_limits(self, record: JobRecord) -> Iterator[list[JobRecord]]:
@@ -135,6 +131,30 @@ class Search:
                 low = size
             else:
                 return
+
+    def _thinned(self, record: JobRecord) -> Iterator[list[JobRecord]]:
+        """All who may leave, less whom the gang can do without: the dearest first, or the dearest for a GPU."""
+        real = self.real
+        for key in (self._prices.whole, self._prices.per_gpu):
+            pool = sorted(self._pool.values(), key=key, reverse=True)
+            for victim in pool:
+                real.release(victim)
+            for victim in pool:
+                real.restore(victim)
+                if self._work_left < 0 or not self._fits(record):
+                    real.release(victim)
+            left = [victim for victim in pool if victim.id in real.gone]
+            for victim in left:
+                real.restore(victim)
+            yield left
+
+    def _fits(self, record: JobRecord) -> bool:
+        """Whether the gang would be placed as things are."""
+        self._work_left -= len(self._snapshot.hosts)
+        placement = self.real.placer.place(record)
+        if placement is not None:
+            self.real.placer.remove(record, placement)
+        return placement is not None
 
     def _seen_in(self, size: int, record: JobRecord) -> list[JobRecord] | None:
         """Who is on the hosts that the gang would take if the `size` cheapest had left; None where it would not fit."""
@@ -182,7 +202,7 @@ class Search:
         for node, hosts in members.items():
             pool = self._near((*hosts, *elsewhere))
             need = record.job.gpu_milli - sum(self._free_milli(name) for name in hosts)
-            guess = self._guess(pool, need)
+            guess = self._prices.guess(pool, need)
             if pool and guess is not None:
                 found.append((guess, tree.rank[node], pool))
         found.sort(key=lambda entry: entry[:2])
@@ -191,24 +211,6 @@ class Search:
     def _free_milli(self, name: HostId) -> int:
         book = self.real.books.hosts[name]
         return sum(max(0, card.milli) for card in book.cards.values() if card.healthy)
-
-    def _guess(self, pool: list[JobRecord], need: int) -> Cost | None:
-        """About what it costs to free that many milli-GPU: the jobs that are cheapest for what they hold go first."""
-        taken: list[JobRecord] = []
-        for victim in sorted(pool, key=lambda r: (r.level, self._cost[r.id] // max(1, r.job.gpu_milli), r.id)):
-            if need <= 0 and taken:
-                break
-            taken.append(victim)
-            need -= victim.job.gpu_milli
-        return self._total(taken) if need <= 0 else None
-
-    def _total(self, leaving: Iterable[JobRecord]) -> Cost:
-        costs: Counter[int] = Counter()
-        number = 0
-        for victim in leaving:
-            costs[victim.level] += self._cost[victim.id]
-            number += 1
-        return (*(costs[level] for level in self._levels), number)
 
     def _way(self, record: JobRecord, pool: list[JobRecord]) -> _Way | None:
         """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked."""
@@ -219,12 +221,12 @@ class Search:
         placement = real.placer.place(record)
         kept = pool
         if placement is not None:
-            dearest = sorted(pool, key=lambda r: (r.level, self._cost[r.id], r.id), reverse=True)
+            dearest = sorted(pool, key=self._prices.whole, reverse=True)
             kept = [victim for victim in dearest if not real.returns(victim)]
             real.placer.remove(record, placement)
         for victim in kept:
             real.restore(victim)
-        return None if placement is None else _Way(self._total(kept), placement, tuple(kept))
+        return None if placement is None else _Way(self._prices.total(kept), placement, tuple(kept))
 
     def _fewer(self, record: JobRecord, way: _Way) -> _Way:
         """The way improved: the gang placed anew without one of its victims, the dearest first, while that works."""
