@@ -22,8 +22,9 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> l
     `order`: all of them start.
     """
     ranks = order(snapshot, policy)
-    empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy))
     gangs = [record for record in candidates(snapshot) if record.id in startable]
+    # Where no gang can start, nobody leaves.
+    empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy) if gangs else ())
     bounds = []
     for value in empty:
         if value.name == "order":
