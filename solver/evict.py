@@ -15,7 +15,7 @@ from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
 
-_BOTH_ORDERS = 200_000
+_BOTH_ORDERS = 50_000
 """Candidates x hosts up to which both orders of the greedy are tried with preemption."""
 
 

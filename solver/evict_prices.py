@@ -48,3 +48,12 @@ class Prices:
             taken.append(victim)
             need -= victim.job.gpu_milli
         return self.total(taken) if need <= 0 else None
+
+
+def steps(levels: list[int]) -> list[int]:
+    """Where price limits are tried among many: a quarter of each level, and all of it. `levels` rise."""
+    found = {0}
+    for level in sorted(set(levels)):
+        start, number = max(found), levels.count(level)
+        found |= {start + number // 4, start + number}
+    return sorted(found - {0})

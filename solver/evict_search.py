@@ -11,19 +11,22 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites
-from .evict_prices import Cost, Prices
+from .evict_prices import Cost, Prices, steps
 from .evict_world import World
 from .rooms import Path, depth
 from .withheld import Hold, Placed, holds
 
-_MOST_WORK = 600_000
+_MOST_WORK = 400_000
 """Hosts x placings tried in one pass; beyond it the first way that is found is taken."""
+
+_MOVED = 20
+"""Work of moving one job out and back, in hosts looked at."""
 
 _FEW = 12
 """Victims, or domains, of which each is tried alone."""
 
 _MANY = 64
-"""Possible victims up to which the search for a price limit is exact; of more it keeps a quarter each time."""
+"""Possible victims up to which the search for a price limit is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Search:
         self.chosen: list[JobRecord] = []
         self._prices = Prices(snapshot, policy, possible)
         self._ranked = sorted(possible, key=self._prices.whole)
+        self._steps = steps([record.level for record in self._ranked])
         self._pool: dict[JobId, JobRecord] = {}
         self._bearers: dict[object, list[JobRecord]] = {}
         self._level = 0
@@ -108,8 +112,8 @@ class Search:
 
     def _pools(self, record: JobRecord, everybody: list[JobRecord]) -> Iterator[list[JobRecord]]:
         """Sets of running jobs without which the gang may fit."""
-        yield everybody
         yield from self._price_limits(record)
+        yield everybody
         if len(self._pool) <= _MANY:
             yield from self._thinned(record)
         # One that holds less than half of what the gang asks is seldom enough.
@@ -118,19 +122,20 @@ class Search:
         yield from self._domains(record)
 
     def _price_limits(self, record: JobRecord) -> Iterator[list[JobRecord]]:
-        """What the gang would take if all below some price had left, with ever fewer such, while it fits."""
+        """What the gang would take if all below some price had left, with as few such as possible."""
+        if len(self._ranked) > _MANY:
+            pools = (self._seen_in(size, record) for size in self._steps)
+            yield from islice((pool for pool in pools if pool is not None), 1)
+            return
         low, high = 0, len(self._ranked)
-        few = high <= _MANY
         while high - low > 1:
-            size = (low + high) // 2 if few else high // 4
-            pool = self._seen_in(size, record) if size else None
-            if pool is not None:
-                high = size
-                yield pool
-            elif few:
+            size = (low + high) // 2
+            pool = self._seen_in(size, record)
+            if pool is None:
                 low = size
             else:
-                return
+                high = size
+                yield pool
 
     def _thinned(self, record: JobRecord) -> Iterator[list[JobRecord]]:
         """All who may leave, less whom the gang can do without: the dearest first, or the dearest for a GPU."""
@@ -215,7 +220,7 @@ class Search:
     def _way(self, record: JobRecord, pool: list[JobRecord]) -> _Way | None:
         """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked."""
         real = self.real
-        self._work_left -= len(self._snapshot.hosts)
+        self._work_left -= len(self._snapshot.hosts) + _MOVED * len(pool)
         for victim in pool:
             real.release(victim)
         placement = real.placer.place(record)
