@@ -8,7 +8,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import xxhash
 
 from .cache import ShardCache
 from .errors import CacheFull, CorruptShard
-from .fields import Field, shard_header
+from .fields import DTYPES, SPAN_SUFFIX, Field, field_offsets, fixed_fields, shard_header
 from .manifest import Manifest, Shard
 from .row_ranges import Array, RowRanges, Rows
 from .source import FolderSource
+
+Grow = Callable[[str, int], Array]
 
 
 class OpenShards:
@@ -47,38 +49,60 @@ class OpenShards:
         self._open: OrderedDict[int, ExitStack] = OrderedDict()
         self._verified: set[int] = set()
         self._ranges = RowRanges(self._manifest)
+        self._items: dict[int, dict[str, Array]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("_lock", "_open", "_verified", "_ranges")
+        hidden = ("_lock", "_open", "_verified", "_ranges", "_items")
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._reset()
 
-    def gather(self, shard_of: npt.NDArray[np.intp], rows: Rows, out: Mapping[str, Array]) -> None:
-        """Copies row rows[i] of shard shard_of[i] to out[field][i], for every field and i.
+    def gather(self, shard_of: npt.NDArray[np.intp], rows: Rows, out: Mapping[str, Array], grow: Grow) -> None:
+        """Copies row rows[i] of shard shard_of[i] to out[field][i], for every fixed field and i.
 
-        Raises CorruptShard naming the shard, CacheFull and CacheError.
+        The items of a variable field go one sample after the other into `grow(name, number of items)`, and where
+        each sample's begin, with their end, into out[name.offsets]. Raises CorruptShard naming the shard, CacheFull
+        and CacheError.
         """
         if self._pid != os.getpid():
             self._reset()
         needed = dict.fromkeys(shard_of.tolist())
+        variable = [field for field in self._manifest.fields if field.variable]
+        spans = {field.name + SPAN_SUFFIX: np.empty((len(rows), 2), np.int64) for field in variable}
+        fixed = {f.name: out[f.name] for f in fixed_fields(self._manifest.fields) if f.name not in spans} | spans
         with self._lock:
             if self._cache is not None and self._cache.pressed():
                 self._drop(keep=0)
             if self._open_all(needed):
-                self._ranges.take(shard_of, rows, out)
+                self._ranges.take(shard_of, rows, fixed)
+                for field in variable:
+                    join(self._views(field, shard_of, spans), field, out, grow)
                 return
             # The cache cannot hold all of them now: with one at a time every process gets on.
+            pieces: dict[str, list[Any]] = {field.name: [None] * len(rows) for field in variable}
             for index in needed:
                 self._drop(keep=0)
                 self._open_one(index, wait=True)
                 chosen = np.flatnonzero(shard_of == index)
-                part = {name: np.empty((len(chosen), *array.shape[1:]), array.dtype) for name, array in out.items()}
+                part = {name: np.empty((len(chosen), *array.shape[1:]), array.dtype) for name, array in fixed.items()}
                 self._ranges.take(shard_of[chosen], rows[chosen], part)
-                for name, array in out.items():
+                for name, array in fixed.items():
                     array[chosen] = part[name]
+                for field in variable:
+                    views = self._views(field, shard_of[chosen], part)
+                    for place, view in zip(chosen.tolist(), views, strict=True):
+                        pieces[field.name][place] = view.copy()
+            for field in variable:
+                join(pieces[field.name], field, out, grow)
+
+    def _views(self, field: Field, shard_of: npt.NDArray[np.intp], spans: Mapping[str, Array]) -> list[Array]:
+        bounds = spans[field.name + SPAN_SUFFIX].tolist()
+        return [
+            self._items[shard][field.name][begin:end]
+            for shard, (begin, end) in zip(shard_of.tolist(), bounds, strict=True)
+        ]
 
     def warm(self, index: int, stop: threading.Event, piece_bytes: int = 1 << 20) -> None:
         """Fetches a shard if there is room and asks the system to read it into memory, by pieces, until `stop`."""
@@ -140,7 +164,10 @@ class OpenShards:
             verify = self._verify and index not in self._verified
             with _open_checked(shard, path, self._manifest.fields, verify) as file:
                 self._ranges.place(index, file.fileno())
-            stack.callback(self._ranges.clear, index)
+                stack.callback(self._ranges.clear, index)
+                if shard.items:
+                    self._items[index] = _map_items(file.fileno(), shard, self._manifest.fields)
+                    stack.callback(self._items.pop, index)
             self._open[index] = stack.pop_all()
         self._verified.add(index)
 
@@ -157,6 +184,31 @@ class OpenShards:
         return self._cache.pin(shard, self._source, wait=wait)
 
 
+def join(views: list[Array], field: Field, out: Mapping[str, Array], grow: Grow) -> None:
+    """Copies the items of many samples into one array, and notes where each sample's begin, with their end."""
+    offsets = out[field.name + ".offsets"]
+    offsets[0] = 0
+    np.cumsum([len(view) for view in views], out=offsets[1:])
+    total = int(offsets[-1])
+    target = grow(field.name, total)
+    if views:
+        np.concatenate(views, out=target[:total])
+
+
+def _map_items(descriptor: int, shard: Shard, fields: tuple[Field, ...]) -> dict[str, Array]:
+    """Arrays over the items of each variable field; the mapping lives as long as any of them."""
+    items = dict(shard.items)
+    offsets = field_offsets(fields, shard.rows, items)
+    data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    return {
+        field.name: np.ndarray(
+            (items[field.name], *field.shape), DTYPES[field.dtype][1], buffer=data, offset=offsets[field.name]
+        )
+        for field in fields
+        if field.variable
+    }
+
+
 def _open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bool) -> Any:
     """Opens a shard's file. Raises CorruptShard if it is missing or not what the manifest says."""
     try:
@@ -170,7 +222,7 @@ def _open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: b
             raise CorruptShard(f"shard {shard.file}: {size} bytes, the manifest says {shard.size_bytes} ({path})")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             digest = xxhash.xxh3_128_hexdigest(data) if verify else shard.xxh3_128
-            header = shard_header(fields, shard.rows)
+            header = shard_header(fields, shard.rows, dict(shard.items))
             fits = data[: len(header)] == header
         if digest != shard.xxh3_128:
             raise CorruptShard(f"shard {shard.file}: xxh3_128 {digest}, the manifest says {shard.xxh3_128} ({path})")
