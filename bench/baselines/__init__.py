@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .backfill import Conservative, easy
 from .decision import Scheduler, decision_of
 from .fifo import RandomFit, best_fit, fifo, first_fit
 
@@ -12,6 +13,8 @@ BASELINES: dict[str, Callable[[], Scheduler]] = {
     "first_fit": lambda: first_fit,
     "random": RandomFit,
     "best_fit": lambda: best_fit,
+    "easy": lambda: easy,
+    "conservative": Conservative,
 }
 """A factory for each; every run takes a fresh one, since some keep state from round to round."""
 

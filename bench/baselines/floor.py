@@ -58,7 +58,7 @@ class Floor:
         return self._masks[sites]
 
     def types(self, job: Job) -> list[Types]:
-        """Choices of one GPU type for each role, the fastest first; types of which no card has memory enough are out."""
+        """Choices of one GPU type for each role, the fastest first; a type needs a card with memory enough."""
         choices = [self._types(role) for role in job.roles]
         return [types for _, types in zip(range(_MOST_CHOICES), product(*choices), strict=False)]
 

@@ -1,0 +1,124 @@
+"""Starts gangs where no reservation is harmed, and finds the earliest time for those that must wait."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...model.job import Job
+from ...model.placement import Placement
+from ...model.policy import Policy
+from ...model.snapshot import JobRecord, Snapshot
+from ...model.topology import Layer
+from ...solver.books import Books
+from ...solver.placing import Placer
+from .booked import Booked
+from .floor import Floor, Ints
+from .profile import Profile, Reservation
+from .seating import seat
+from .tastes import Tightest, fullest_card
+from .window import Promised, Window
+
+_Shape = tuple[object, ...]
+
+
+class Planner:
+    """The books of now and the profile of what is to come, for one round.
+
+    Gangs are placed by the engine's own placing, as `best_fit` does, and where that would harm a reservation, on the
+    tightest hosts that do not. `monotone` says that reservations are never taken back within the round, so that what
+    was refused to a gang need not be tried for a longer one of the same shape.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, monotone: bool = True) -> None:
+        books = Books(snapshot)
+        self.floor = Floor(snapshot, policy)
+        self.profile = Profile(snapshot, policy, self.floor)
+        self._placer = Placer(snapshot, policy, books)
+        self._booked = Booked(self.floor, books, fullest_card)
+        self._monotone = monotone
+        self._refused: dict[_Shape, int] = {}
+        self._earliest: dict[_Shape, tuple[int, int]] = {}
+
+    def start(self, record: JobRecord) -> Placement | None:
+        """Books the gang now, until its limit, where all reservations stay as they are; None where it cannot be."""
+        length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
+        if self._monotone and length_s >= self._refused.get(shape, length_s + 1):
+            return None
+        placement = self._placer.place(record)
+        if placement is not None and self.profile.start(record, placement):
+            return placement
+        if placement is not None:
+            self._placer.remove(record, placement)
+            window = Window(self.profile, 0, self.profile.slots(0, length_s))
+            placement = self._booked.place(record, Tightest(), Promised(self._booked, window))
+            if placement is not None and self.profile.start(record, placement):
+                return placement
+            if placement is not None:
+                self._placer.remove(record, placement)
+        self._refused[shape] = length_s
+        return None
+
+    def earliest(self, record: JobRecord, before_s: int | None = None) -> Reservation | None:
+        """The earliest time from the next slot on, and before `before_s`, at which the gang has room until its limit.
+
+        None where there is none, even when all running work has left.
+        """
+        length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
+        known_length_s, known_s = self._earliest.get(shape, (length_s + 1, 0))
+        first_s = known_s if self._monotone and length_s >= known_length_s else 0
+        times, passing = self.profile.times, self._passing(record.job)
+        barred = np.flatnonzero(~passing)
+        start = 1
+        while start < len(times) and (before_s is None or times[start] < before_s):
+            end = self.profile.slots(start, length_s)
+            hit = barred[(barred >= start) & (barred < end)]
+            if times[start] < first_s or len(hit):
+                start = int(hit[-1]) + 1 if len(hit) else start + 1
+                continue
+            window = Window(self.profile, start, end)
+            if seat(record, self.floor, window, Tightest()) is not None:
+                self._earliest[shape] = (length_s, times[start])
+                return Reservation(times[start], times[start] + length_s, window.use)
+            start += 1
+        return None
+
+    def keep(self, promise: Reservation) -> Reservation | None:
+        """Takes a reservation's part and returns it with its times as kept; None where that part is not free."""
+        profile = self.profile
+        start = profile.split(max(promise.start_s, profile.times[0]))
+        end = profile.split(promise.end_s)
+        if not profile.holds(promise.use, start, end):
+            return None
+        profile.reserve(promise.use, start, end)
+        return Reservation(profile.times[start], profile.times[end], promise.use)
+
+    def release(self, kept: Reservation) -> None:
+        """Gives back what `keep` took."""
+        self.profile.reserve(kept.use, self.profile.split(kept.start_s), self.profile.split(kept.end_s), -1)
+
+    def _passing(self, job: Job) -> NDArray[np.bool_]:
+        """For each slot whether some domain has room for every role, each taken alone; without it nothing can start."""
+        layer, allowed = self.floor.confinement(job).required, self.floor.allowed(job)
+        passing = np.zeros(len(self.profile.times), dtype=np.bool_)
+        for types in self.floor.types(job):
+            holds: NDArray[np.bool_] | None = None
+            for role, name in zip(job.roles, types, strict=True):
+                enough = self._by_domain(self.profile.room(role.request, name) * allowed, layer) >= role.count
+                holds = enough if holds is None else holds & enough
+            if holds is not None:
+                passing |= holds.any(axis=1)
+        return passing
+
+    def _by_domain(self, room: Ints, layer: Layer | None) -> Ints:
+        if layer is Layer.HOST:
+            return room
+        of = self.floor.domains(layer)
+        order = np.argsort(of, kind="stable")
+        first = np.unique(of[order], return_index=True)[1]
+        sums: Ints = np.add.reduceat(room[:, order], first, axis=1) if len(order) else room
+        return sums
+
+    def _shape(self, job: Job) -> _Shape:
+        team = job.team if any(role.request.fractional for role in job.roles) else None
+        return job.roles, job.topology, job.cross_site, job.sites, job.off_premises, job.tier <= 2, team
