@@ -6,6 +6,7 @@ shard locks are only tried, never waited for, so nobody waits in a circle.
 
 import fcntl
 import os
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,19 +16,22 @@ from .errors import CacheError, CacheFull
 from .files import fsync_folder
 from .inventory import LOCKS, OBJECT_SUFFIX, OBJECTS
 from .manifest import Shard
+from .stall import StallWatch, note_holder
 
 PART_SUFFIX = ".part"
 
 _EVICT, _PRESSURE = "evict", "pressure"
 _LOOK_AGAIN_S = 0.02
+_TAKE_TURNS_S = 0.004
 _PRESSED_FOR_S = 0.5
 
 
 class Room:
     """The files of one cache folder and their locks. `budget_bytes` bounds whole and half-fetched shards together."""
 
-    def __init__(self, root: Path, budget_bytes: int) -> None:
+    def __init__(self, root: Path, budget_bytes: int, stall_s: float) -> None:
         self._root = root
+        self._stall_s = stall_s
         self._budget = budget_bytes
         self._objects, self._locks = root / OBJECTS, root / LOCKS
         for folder in (self._objects, self._locks):
@@ -36,6 +40,10 @@ class Room:
     def path(self, shard: Shard) -> Path:
         """Where a shard stands once it is whole."""
         return self._objects / (shard.xxh3_128 + OBJECT_SUFFIX)
+
+    def part(self, shard: Shard) -> Path:
+        """Where a shard stands while it is being fetched."""
+        return self.path(shard).with_suffix(PART_SUFFIX)
 
     def open_lock(self, name: str) -> int:
         """An open descriptor of a lock file, which is never removed: two processes must never lock different ones."""
@@ -46,7 +54,7 @@ class Room:
 
         Raises CacheFull if there is no room by `deadline` (of time.monotonic), and CacheError if the disk is full.
         """
-        part = self.path(shard).with_suffix(PART_SUFFIX)
+        part = self.part(shard)
         while True:
             with self._evicting():
                 part.unlink(missing_ok=True)
@@ -67,7 +75,7 @@ class Room:
 
     def give_up(self, shard: Shard) -> None:
         """Removes a .part file; the caller holds the shard's exclusive lock."""
-        self.path(shard).with_suffix(PART_SUFFIX).unlink(missing_ok=True)
+        self.part(shard).unlink(missing_ok=True)
 
     def remove(self, shard: Shard) -> None:
         """Removes a shard even under its readers, who keep what they have mapped."""
@@ -155,8 +163,14 @@ class Room:
     @contextmanager
     def _evicting(self) -> Iterator[None]:
         lock = self.open_lock(_EVICT)
+        watch: StallWatch | None = None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not try_exclusive(lock):
+                if watch is None:
+                    watch = StallWatch(self._lock_file(_EVICT), self._stall_s)
+                watch.look(lock, f"cache {self._root}: its evict lock")
+                time.sleep(random.uniform(0, _TAKE_TURNS_S))
+            note_holder(lock)
             yield
         finally:
             os.close(lock)

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .cache import ShardCache
-from .errors import DatasetError
+from .errors import CacheError, DatasetError
 from .fields import DTYPES, OFFSETS_SUFFIX, Field
-from .manifest import manifest_path, read_manifest
 from .open_shards import Grow, OpenShards
+from .remote import open_dataset_source
+from .source import FolderSource, Source
 
 if TYPE_CHECKING:
     from .samples import Samples
@@ -27,7 +28,8 @@ _MAPPED_FIELDS = 16_384
 class ShardDataset:
     """The samples of a data set, by id 0 <= id < len, in the order in which they were written.
 
-    `location` is a folder, a manifest or a file:// address. With a `cache`, shards are read from the host's copy and
+    `location` is a folder, a manifest, an address (file://, and with the extra `remote` s3://, gs://, az://, http://
+    and https://), or a source of your own. With a `cache`, shards are read from the host's copy and
     fetched when absent; `open_shards` bounds the shards kept mapped between batches, and with a cache pinned in it
     (default: what fits in half the cache's budget). With `verify`, each shard's checksum is compared when this
     process first opens it.
@@ -38,13 +40,17 @@ class ShardDataset:
 
     def __init__(
         self,
-        location: str | Path,
+        location: str | Path | Source,
         cache: ShardCache | None = None,
         *,
         verify: bool = True,
         open_shards: int | None = None,
     ) -> None:
-        self.manifest = read_manifest(location)
+        source, self.manifest = open_dataset_source(location)
+        if cache is None and not isinstance(source, FolderSource):
+            raise CacheError(
+                f"{source}: an object store is read through a cache: give ShardCache(folder, budget_bytes)"
+            )
         self.cache = cache
         if cache is not None:
             cache.register(self.manifest)
@@ -53,7 +59,8 @@ class ShardDataset:
         if cache is not None:
             keep = min(keep, cache.budget_bytes // 2 // largest, _descriptors())
         keep = max(1, min(keep, open_shards or keep))
-        self.shards = OpenShards(self.manifest, manifest_path(location).parent, cache, verify=verify, keep=keep)
+        sources = [source] * len(self.manifest.shards)
+        self.shards = OpenShards(self.manifest, sources, cache, verify=verify, keep=keep)
         self._starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
 
     @property

@@ -102,7 +102,7 @@ def manifest_path(location: str | Path) -> Path:
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     elif "://" in text:
-        raise DatasetError(f"{text}: only local folders and file:// addresses can be read")
+        raise DatasetError(f"{text}: no local folder and no file:// address")
     path = Path(text)
     return path if path.name == MANIFEST_NAME else path / MANIFEST_NAME
 

@@ -8,7 +8,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import numpy.typing as npt
 import xxhash
 
 from .cache import ShardCache
-from .errors import CacheFull, CorruptShard
+from .errors import CacheError, CacheFull, CorruptShard
 from .fields import DTYPES, SPAN_SUFFIX, Field, field_offsets, fixed_fields, shard_header
 from .manifest import Manifest, Shard
 from .row_ranges import Array, RowRanges, Rows
-from .source import FolderSource
+from .source import FolderSource, Source
 
 Grow = Callable[[str, int], Array]
 
@@ -30,14 +30,17 @@ Grow = Callable[[str, int], Array]
 class OpenShards:
     """The shards of one data set that this process has mapped: at most `keep`, or as many as a batch needs.
 
+    `sources` says for each shard where it comes from; without a cache these must be folders.
+
     With `verify`, the bytes of each shard are hashed the first time that this process opens it. Safe for threads,
     one gather at a time; after a fork the child starts with none.
     """
 
-    def __init__(self, manifest: Manifest, folder: Path, cache: ShardCache | None, *, verify: bool, keep: int) -> None:
+    def __init__(
+        self, manifest: Manifest, sources: Sequence[Source], cache: ShardCache | None, *, verify: bool, keep: int
+    ) -> None:
         self._manifest = manifest
-        self._folder = folder
-        self._source = FolderSource(folder)
+        self._sources = tuple(sources)
         self._cache = cache
         self._verify = verify
         self.keep = keep
@@ -106,7 +109,7 @@ class OpenShards:
 
     def warm(self, index: int, stop: threading.Event, piece_bytes: int = 1 << 20) -> None:
         """Fetches a shard if there is room and asks the system to read it into memory, by pieces, until `stop`."""
-        with self._pinned(self._manifest.shards[index], wait=False) as path:
+        with self._pinned(index, wait=False) as path:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 for offset in range(0, self._manifest.shards[index].size_bytes, piece_bytes):
@@ -160,7 +163,7 @@ class OpenShards:
 
     def _map(self, index: int, shard: Shard, wait: bool) -> None:
         with ExitStack() as stack:
-            path = stack.enter_context(self._pinned(shard, wait))
+            path = stack.enter_context(self._pinned(index, wait))
             verify = self._verify and index not in self._verified
             with _open_checked(shard, path, self._manifest.fields, verify) as file:
                 self._ranges.place(index, file.fileno())
@@ -178,10 +181,13 @@ class OpenShards:
                 break
             self._open.pop(index).close()
 
-    def _pinned(self, shard: Shard, wait: bool) -> AbstractContextManager[Path]:
-        if self._cache is None:
-            return nullcontext(self._folder / shard.file)
-        return self._cache.pin(shard, self._source, wait=wait)
+    def _pinned(self, index: int, wait: bool) -> AbstractContextManager[Path]:
+        shard, source = self._manifest.shards[index], self._sources[index]
+        if self._cache is not None:
+            return self._cache.pin(shard, source, wait=wait)
+        if not isinstance(source, FolderSource):
+            raise CacheError(f"{source}: shards of an object store are read through a cache; give one")
+        return nullcontext(source.folder / shard.file)
 
 
 def join(views: list[Array], field: Field, out: Mapping[str, Array], grow: Grow) -> None:
@@ -207,6 +213,11 @@ def _map_items(descriptor: int, shard: Shard, fields: tuple[Field, ...]) -> dict
         for field in fields
         if field.variable
     }
+
+
+def check_file(shard: Shard, path: Path, fields: tuple[Field, ...]) -> None:
+    """Reads a whole shard. Raises CorruptShard if it is missing or not what the manifest says."""
+    _open_checked(shard, path, fields, verify=True).close()
 
 
 def _open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bool) -> Any:
