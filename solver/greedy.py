@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..model.decision import Start
 from ..model.ids import TeamId
+from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
@@ -46,24 +47,39 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
 
 def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank) -> tuple[Start, ...]:
     placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
-    numbers = order(snapshot, policy)
+
+    def place(record: JobRecord) -> Placement | None:
+        placer.pressure.leaves(record)
+        return placer.place(record)
+
+    return in_order(waiting, order(snapshot, policy), rank, place)
+
+
+def in_order(
+    waiting: tuple[JobRecord, ...],
+    numbers: Order,
+    rank: Rank,
+    place: Callable[[JobRecord], Placement | None],
+    begin: Callable[[int], None] = lambda level: None,
+) -> tuple[Start, ...]:
+    """Starts what `place` finds a place for, level by level, in the order of the rank; `begin` is told each level."""
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
     for level in sorted({record.level for record in waiting}, reverse=True):
+        begin(level)
         queue: list[tuple[int, int, int, JobRecord]] = []
         for record in waiting:
             if record.level == level:
                 first = rank(record, numbers, served[record.job.team])
                 heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
         while queue:
-            *before, place, record = heapq.heappop(queue)
+            *before, position, record = heapq.heappop(queue)
             now = [-part for part in rank(record, numbers, served[record.job.team])]
             # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
             if now != before:
-                heapq.heappush(queue, (now[0], now[1], place, record))
+                heapq.heappush(queue, (now[0], now[1], position, record))
                 continue
-            placer.pressure.leaves(record)
-            placement = placer.place(record)
+            placement = place(record)
             if placement is not None:
                 served[record.job.team] += numbers.milli[record.id]
                 starts.append(Start(job=record.id, attempt=record.attempt + 1, placement=placement))
