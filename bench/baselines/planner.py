@@ -67,20 +67,21 @@ class Planner:
         length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
         known_length_s, known_s = self._earliest.get(shape, (length_s + 1, 0))
         first_s = known_s if self._monotone and length_s >= known_length_s else 0
-        times, passing = self.profile.times, self._passing(record.job)
-        barred = np.flatnonzero(~passing)
-        start = 1
-        while start < len(times) and (before_s is None or times[start] < before_s):
-            end = self.profile.slots(start, length_s)
-            hit = barred[(barred >= start) & (barred < end)]
-            if times[start] < first_s or len(hit):
-                start = int(hit[-1]) + 1 if len(hit) else start + 1
+        times = self.profile.times
+        ends = np.searchsorted(times, np.array(times) + length_s)
+        for start in np.flatnonzero(self._clear(record.job, ends)).tolist():
+            at_s = times[start]
+            if start == 0 or at_s < first_s:
+                continue
+            if before_s is not None and at_s >= before_s:
+                break
+            end = int(ends[start])
+            if not self._holds(record.job, start, end):
                 continue
             window = Window(self.profile, start, end)
             if seat(record, self.floor, window, Tightest()) is not None:
-                self._earliest[shape] = (length_s, times[start])
-                return Reservation(times[start], times[start] + length_s, window.use)
-            start += 1
+                self._earliest[shape] = (length_s, at_s)
+                return Reservation(at_s, at_s + length_s, window.use)
         return None
 
     def keep(self, promise: Reservation) -> Reservation | None:
@@ -97,18 +98,38 @@ class Planner:
         """Gives back what `keep` took."""
         self.profile.reserve(kept.use, self.profile.split(kept.start_s), self.profile.split(kept.end_s), -1)
 
-    def _passing(self, job: Job) -> NDArray[np.bool_]:
-        """For each slot whether some domain has room for every role, each taken alone; without it nothing can start."""
+    def _clear(self, job: Job, ends: Ints) -> NDArray[np.bool_]:
+        """For each slot whether no slot up to its end lacks room in every domain for a role taken alone.
+
+        On single hosts a domain must have room throughout; on wider domains this is only necessary.
+        """
         layer, allowed = self.floor.confinement(job).required, self.floor.allowed(job)
-        passing = np.zeros(len(self.profile.times), dtype=np.bool_)
+        clear = np.zeros(len(ends), dtype=np.bool_)
         for types in self.floor.types(job):
             holds: NDArray[np.bool_] | None = None
             for role, name in zip(job.roles, types, strict=True):
                 enough = self._by_domain(self.profile.room(role.request, name) * allowed, layer) >= role.count
                 holds = enough if holds is None else holds & enough
-            if holds is not None:
-                passing |= holds.any(axis=1)
-        return passing
+            if holds is not None and holds.size:
+                if layer is not Layer.HOST:
+                    holds = holds.any(axis=1, keepdims=True)
+                barred = np.zeros((len(ends) + 1, holds.shape[1]), dtype=np.int32)
+                np.cumsum(~holds, axis=0, out=barred[1:])
+                clear |= (barred[ends] == barred[:-1]).any(axis=1)
+        return clear
+
+    def _holds(self, job: Job, start: int, end: int) -> bool:
+        """Whether some domain has room for each role, taken alone, in all these slots."""
+        layer, allowed = self.floor.confinement(job).required, self.floor.allowed(job)
+        for types in self.floor.types(job):
+            holds: NDArray[np.bool_] | None = None
+            for role, name in zip(job.roles, types, strict=True):
+                room = self.profile.room(role.request, name)[start:end].min(axis=0) * allowed
+                enough: NDArray[np.bool_] = self._by_domain(room[np.newaxis, :], layer) >= role.count
+                holds = enough if holds is None else holds & enough
+            if holds is not None and holds.any():
+                return True
+        return False
 
     def _by_domain(self, room: Ints, layer: Layer | None) -> Ints:
         if layer is Layer.HOST:
