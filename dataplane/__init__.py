@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from .manifest import Manifest as Manifest
     from .manifest import read_manifest as read_manifest
     from .order import Order as Order
+    from .prefetch import prefetch as prefetch
+    from .remote import ObjectSource as ObjectSource
+    from .samples import collate as collate
+    from .samples import padded as padded
     from .step_timer import StepTimer as StepTimer
     from .stop import agree_to_stop as agree_to_stop
     from .stop import grace_left_s as grace_left_s
     from .stop import stop_requested as stop_requested
+    from .views import Mixture as Mixture
+    from .views import Subset as Subset
+    from .views import where as where
     from .writer import ShardWriter as ShardWriter
 
 _HOMES = {
@@ -30,18 +37,25 @@ _HOMES = {
     "Field": "fields",
     "Loader": "loader",
     "Manifest": "manifest",
+    "Mixture": "views",
+    "ObjectSource": "remote",
     "Order": "order",
     "ShardCache": "cache",
     "ShardDataset": "dataset",
     "ShardWriter": "writer",
     "StepTimer": "step_timer",
+    "Subset": "views",
     "agree_to_stop": "stop",
+    "collate": "samples",
     "grace_left_s": "stop",
     "latest_checkpoint": "checkpoint",
     "load_checkpoint": "checkpoint",
+    "padded": "samples",
+    "prefetch": "prefetch",
     "read_manifest": "manifest",
     "save_checkpoint": "checkpoint",
     "stop_requested": "stop",
+    "where": "views",
 }
 
 __all__ = sorted(_HOMES)

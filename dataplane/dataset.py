@@ -13,6 +13,7 @@ from .cache import ShardCache
 from .errors import CacheError, DatasetError
 from .fields import DTYPES, OFFSETS_SUFFIX, Field
 from .open_shards import Grow, OpenShards
+from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, Order
 from .remote import open_dataset_source
 from .source import FolderSource, Source
 
@@ -70,6 +71,26 @@ class ShardDataset:
     @property
     def shard_rows(self) -> list[int]:
         return [shard.rows for shard in self.manifest.shards]
+
+    @property
+    def base(self) -> "ShardDataset":
+        """Itself: what the ids of its order speak of."""
+        return self
+
+    def order(
+        self,
+        seed: int,
+        *,
+        shards_per_block: int = DEFAULT_SHARDS_PER_BLOCK,
+        lanes: int = DEFAULT_LANES,
+        shuffle: bool = True,
+    ) -> Order:
+        """The order of its samples for ever."""
+        return Order(self.shard_rows, seed, shards_per_block=shards_per_block, lanes=lanes, shuffle=shuffle)
+
+    def identity(self) -> dict[str, Any]:
+        """What a loader's state must agree on, in plain JSON."""
+        return {"dataset": self.manifest.digest}
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -40,9 +40,9 @@ class OpenShards:
         self, manifest: Manifest, sources: Sequence[Source], cache: ShardCache | None, *, verify: bool, keep: int
     ) -> None:
         self._manifest = manifest
-        self._sources = tuple(sources)
+        self.sources = tuple(sources)
         self._cache = cache
-        self._verify = verify
+        self.verify = verify
         self.keep = keep
         self._reset()
 
@@ -164,7 +164,7 @@ class OpenShards:
     def _map(self, index: int, shard: Shard, wait: bool) -> None:
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait))
-            verify = self._verify and index not in self._verified
+            verify = self.verify and index not in self._verified
             with _open_checked(shard, path, self._manifest.fields, verify) as file:
                 self._ranges.place(index, file.fileno())
                 stack.callback(self._ranges.clear, index)
@@ -182,7 +182,7 @@ class OpenShards:
             self._open.pop(index).close()
 
     def _pinned(self, index: int, wait: bool) -> AbstractContextManager[Path]:
-        shard, source = self._manifest.shards[index], self._sources[index]
+        shard, source = self._manifest.shards[index], self.sources[index]
         if self._cache is not None:
             return self._cache.pin(shard, source, wait=wait)
         if not isinstance(source, FolderSource):
