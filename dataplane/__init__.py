@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .manifest import Manifest as Manifest
     from .manifest import read_manifest as read_manifest
     from .order import Order as Order
-    from .prefetch import prefetch as prefetch
+    from .prestage import prefetch as prefetch
     from .remote import ObjectSource as ObjectSource
     from .samples import collate as collate
     from .samples import padded as padded
@@ -51,7 +51,7 @@ _HOMES = {
     "latest_checkpoint": "checkpoint",
     "load_checkpoint": "checkpoint",
     "padded": "samples",
-    "prefetch": "prefetch",
+    "prefetch": "prestage",
     "read_manifest": "manifest",
     "save_checkpoint": "checkpoint",
     "stop_requested": "stop",

@@ -59,7 +59,7 @@ def prefetch(location: str, folder: Path, budget: int, threads: int, bandwidth: 
     """Fetches a data set into the cache, as much as fits; what is there already stays."""
     with told():
         from ...dataplane.cache import ShardCache
-        from ...dataplane.prefetch import prefetch as fetch
+        from ...dataplane.prestage import prefetch as fetch
         from ...dataplane.remote import open_dataset_source
 
         source, manifest = open_dataset_source(location, bytes_per_s=bandwidth)
