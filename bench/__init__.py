@@ -9,5 +9,9 @@ def main() -> None:
     """Runs `phalanx-bench` with the arguments of this process, and exits."""
     from ..api.cli.root import guarded
     from .round import bench
+    from .saturate import saturate_command
+    from .simulate import simulate_command
 
+    for command in (simulate_command, saturate_command):
+        bench.add_command(command)
     sys.exit(guarded(bench, sys.argv[1:], "phalanx-bench"))
