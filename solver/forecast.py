@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..model.decision import Preemption, Start
 from ..model.ids import JobId
@@ -57,6 +57,13 @@ class Chosen(Protocol):
 
 Decide = Callable[[Snapshot, Policy], "Chosen | Sequence[Start]"]
 """One round: `greedy`, `solve`, or anything of their kind. Pure."""
+
+
+def unpack(chosen: Chosen | Sequence[Start]) -> tuple[tuple[Start, ...], tuple[Preemption, ...]]:
+    """Starts and preemptions of what a round decided."""
+    if isinstance(chosen, Sequence):
+        return tuple(chosen), ()
+    return tuple(chosen.starts), tuple(chosen.preemptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +160,8 @@ class _Run:
         if not candidates or (carried and not carried.may_start(candidates)):
             return 0
         snapshot = future.snapshot()
-        chosen: Any = carried.decide(snapshot) if carried else self.decide(snapshot, self.policy)
-        starts = tuple(getattr(chosen, "starts", chosen))
-        future.carry_out(starts, tuple(getattr(chosen, "preemptions", ())), steps + 1)
+        starts, preemptions = unpack(carried.decide(snapshot) if carried else self.decide(snapshot, self.policy))
+        future.carry_out(starts, preemptions, steps + 1)
         return 1
 
     def _reasons(self, future: Future, ending: Unforecast) -> dict[JobId, Unforecast]:
