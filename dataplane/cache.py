@@ -10,6 +10,7 @@ Shards are named by their content, so data sets that use the same file names can
 shards share them here.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -25,7 +26,7 @@ from .files import write_atomic
 from .inventory import DATASETS
 from .manifest import Manifest, Shard
 from .source import Source, copy_checked
-from .stall import StallWatch, note_holder
+from .stall import StallWatch, lock_within, note_holder
 
 _TOUCH_EVERY_S = 1.0
 _LOOK_AGAIN_S = 0.005
@@ -122,14 +123,17 @@ class ShardCache:
 
     def _share(self, lock: int, shard: Shard, wait: bool) -> None:
         """Takes the shared lock, once whoever is fetching the shard is done."""
-        watch: StallWatch | None = None
+        if try_shared(lock):
+            return
+        watch, what = StallWatch(self._room.part(shard), self._stall_s), f"cache {self.root}: shard {shard.file}"
+        if wait:
+            lock_within(lock, fcntl.LOCK_SH, watch, what)
+            return
         while not try_shared(lock):
             # It may be the fetch that waits for room, and then for the caller's other pins.
-            if not wait and self.pressed():
-                raise CacheFull(f"cache {self.root}: shard {shard.file} is being fetched while others wait for room")
-            if watch is None:
-                watch = StallWatch(self._room.part(shard), self._stall_s)
-            watch.look(lock, f"cache {self.root}: shard {shard.file}")
+            if self.pressed():
+                raise CacheFull(f"{what} is being fetched while others wait for room")
+            watch.look(lock, what)
             time.sleep(_LOOK_AGAIN_S)
 
     def _fetch(self, shard: Shard, source: Source, deadline: float) -> None:

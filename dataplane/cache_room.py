@@ -6,7 +6,6 @@ shard locks are only tried, never waited for, so nobody waits in a circle.
 
 import fcntl
 import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +15,12 @@ from .errors import CacheError, CacheFull
 from .files import fsync_folder
 from .inventory import LOCKS, OBJECT_SUFFIX, OBJECTS
 from .manifest import Shard
-from .stall import StallWatch, note_holder
+from .stall import StallWatch, lock_within, note_holder
 
 PART_SUFFIX = ".part"
 
 _EVICT, _PRESSURE = "evict", "pressure"
 _LOOK_AGAIN_S = 0.02
-_TAKE_TURNS_S = 0.004
 _PRESSED_FOR_S = 0.5
 
 
@@ -163,13 +161,10 @@ class Room:
     @contextmanager
     def _evicting(self) -> Iterator[None]:
         lock = self.open_lock(_EVICT)
-        watch: StallWatch | None = None
         try:
-            while not try_exclusive(lock):
-                if watch is None:
-                    watch = StallWatch(self._lock_file(_EVICT), self._stall_s)
-                watch.look(lock, f"cache {self._root}: its evict lock")
-                time.sleep(random.uniform(0, _TAKE_TURNS_S))
+            if not try_exclusive(lock):
+                watch = StallWatch(self._lock_file(_EVICT), self._stall_s)
+                lock_within(lock, fcntl.LOCK_EX, watch, f"cache {self._root}: its evict lock")
             note_holder(lock)
             yield
         finally:

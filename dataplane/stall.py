@@ -1,11 +1,15 @@
 """Waiting for another process without waiting for ever: one that is stopped, or hangs, holds its locks still."""
 
+import fcntl
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 
 from .errors import CacheError
+
+_LOOK_EVERY_S = 0.2
 
 
 def note_holder(lock: int) -> None:
@@ -39,6 +43,38 @@ class StallWatch:
             return self._path.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
+
+
+def lock_within(lock: int, kind: int, watch: StallWatch, what: str) -> None:
+    """Takes a flock (LOCK_SH or LOCK_EX) in its turn; raises CacheError as the watch does.
+
+    The system queues who waits in flock, and cannot be told a time: a thread waits there on behalf of the caller.
+    Trying again and again instead would let others pass for ever where a cache is small and busy.
+    """
+    guard, done = threading.Lock(), threading.Event()
+    abandoned = False
+    descriptor = os.dup(lock)  # the same lock: it is the caller's once the thread has it
+
+    def wait() -> None:
+        try:
+            fcntl.flock(descriptor, kind)
+            with guard:
+                if abandoned:
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                done.set()
+        finally:
+            os.close(descriptor)
+
+    threading.Thread(target=wait, name="phalanx-lock", daemon=True).start()
+    while not done.wait(_LOOK_EVERY_S):
+        try:
+            watch.look(lock, what)
+        except CacheError:
+            with guard:
+                abandoned = not done.is_set()
+            if abandoned:
+                raise
+            return
 
 
 def _holder(lock: int) -> str:
