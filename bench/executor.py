@@ -110,10 +110,10 @@ class SimulatedExecutor:
         return (self._host_event(host, HostState.READY, now_s),)
 
     def settle(self, now_s: int) -> None:
-        """Accounts for what still runs when the simulation ends."""
+        """Accounts for what still runs when the simulation ends: it loses nothing by that."""
         for attempt in self.attempts.values():
             if not attempt.ended and attempt.running_s is not None:
-                self._account(attempt, now_s, everything=False, saves=True)
+                self._account(attempt, now_s, everything=True)
 
     def _launch(self, intent: Intent, now_s: int) -> None:
         job = intent.job

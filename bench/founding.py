@@ -60,10 +60,13 @@ BUSY = 1.2
 ANY_TYPE_MILLI = 850
 
 
-def founding(seed: int, *, fed: bool = False, overlay: Overlay | None = None) -> Workload:
-    """The scenario for one seed: another sample of jobs, the same fleet; `fed` shortens the work by the dataplane."""
+def founding(seed: int, *, fed: bool = False, days: float = DAYS) -> Workload:
+    """The scenario for one seed: another sample of jobs, the same fleet; `fed` shortens the work by the dataplane.
+
+    The frozen figures are those of all `DAYS`.
+    """
     owners = {HostId(name): TeamId(team) for name, _, _, _, team in FLEET}
-    jobs = sorted((job for demand in DEMANDS for job in _jobs(demand, seed)), key=lambda each: each.submit_s)
+    jobs = sorted((job for demand in DEMANDS for job in _jobs(demand, seed, days)), key=lambda each: each.submit_s)
     if fed:
         jobs = [replace(each, work_s=max(60, each.work_s * FED_MILLI // 1000)) for each in jobs]
     plain = Workload(
@@ -73,9 +76,9 @@ def founding(seed: int, *, fed: bool = False, overlay: Overlay | None = None) ->
         sites=tuple(Site(id=SiteId(site)) for site in ("north", "south", "lab")),
         teams=tuple(Team(id=TeamId(demand.team), weight=_gpus(demand.team)) for demand in DEMANDS),
         owners=owners,
-        synthetic=(f"the whole scenario: made up, calibrated on fleet partitioned by team, frozen on {FROZEN}",),
+        synthetic=(f"the whole scenario: made up, calibrated on the fleet partitioned by team, frozen on {FROZEN}",),
     )
-    return laid_over(plain, overlay or Overlay(), seed)
+    return laid_over(plain, Overlay(), seed)
 
 
 def _host(name: str, site: str, kind: str, cards: int) -> Host:
@@ -92,15 +95,15 @@ def _gpus(team: str) -> int:
     return sum(cards for _, _, _, cards, owner in FLEET if owner == team)
 
 
-def _jobs(demand: Demand, seed: int) -> list[SimJob]:
+def _jobs(demand: Demand, seed: int, days: float) -> list[SimJob]:
     """Jobs of one team: campaigns and pauses, working hours, log-normal run times, sizes by weight."""
     draw = random.Random(f"{seed}/founding/{demand.team}")
-    busy = _campaigns(draw)
+    busy = _campaigns(draw, days)
     jobs: list[SimJob] = []
-    asked_s, wanted_s = 0.0, demand.share_milli / 1000 * _gpus(demand.team) * DAYS * DAY
+    asked_s, wanted_s = 0.0, demand.share_milli / 1000 * _gpus(demand.team) * days * DAY
     own = next(kind for _, _, kind, _, owner in FLEET if owner == demand.team)
     while asked_s < wanted_s:
-        submit_s = draw.randrange(DAYS * DAY)
+        submit_s = draw.randrange(round(days * DAY))
         if draw.random() * BUSY > _rate(submit_s, busy):
             continue
         job = _job(draw, demand, f"{demand.team}-{len(jobs)}", submit_s, own)
@@ -110,9 +113,9 @@ def _jobs(demand: Demand, seed: int) -> list[SimJob]:
     return jobs
 
 
-def _campaigns(draw: random.Random) -> list[tuple[float, float]]:
+def _campaigns(draw: random.Random, days: float) -> list[tuple[float, float]]:
     found, at = [], draw.uniform(0, BUSY_DAYS) * DAY * draw.choice((0, 1))
-    while at < DAYS * DAY:
+    while at < days * DAY:
         end = at + draw.expovariate(1 / BUSY_DAYS) * DAY
         found.append((at, end))
         at = end + draw.expovariate(1 / BUSY_DAYS) * DAY

@@ -15,7 +15,7 @@ from ..model.errors import InvalidInput
 from ..model.policy import Policy
 from .compare import Comparison, compare
 from .contest import PHALANX, Contest, hold
-from .founding import founding
+from .founding import DAYS, founding
 from .heterogeneity import mixed_types
 from .html_report import html_report
 from .machine import machine_facts
@@ -133,7 +133,7 @@ def _policy(policy_file: Path | None, budget_ms: int | None) -> Policy:
 
 def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
     if trace == "founding":
-        return founding(seed, fed=chosen["fed"])
+        return founding(seed, fed=chosen["fed"], days=chosen["days"] or DAYS)
     choice = Choice(
         days=chosen["days"],
         from_day=chosen["from_day"],

@@ -94,6 +94,7 @@ class _Simulation:
         while self._heap and self._ended < total:
             at_s, happening = self._heap.pop()
             if self._options.until_s is not None and at_s > self._options.until_s:
+                now_s = self._options.until_s
                 break
             now_s = at_s
             self._clock.move_to(now_s)
