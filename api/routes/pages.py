@@ -112,12 +112,13 @@ def _rows(ctx: Context, snapshot: Snapshot, newest: RoundRecord | None) -> tuple
     """Waiting jobs in order of level, priority and age; active ones, newest first."""
     why = convert.reasons(newest)
     now_s = snapshot.now_s
+    told = ctx.forecasts.views(now_s)
     waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
     active = [record for record in snapshot.jobs if record.state.holds_capacity]
     waiting.sort(key=lambda record: (-record.level, -record.job.priority, record.submitted_s, record.id))
     active.sort(key=lambda record: (-(record.planned_s or 0), record.id))
     return (
-        [convert.job_summary(record, now_s, why.get(record.id)) for record in waiting],
+        [convert.job_summary(record, now_s, why.get(record.id), told.get(record.id)) for record in waiting],
         [convert.job_summary(record, now_s, None) for record in active],
     )
 
