@@ -8,9 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .bfloat import bf16 as bf16
     from .cache import ShardCache as ShardCache
+    from .callbacks import lightning_callback as lightning_callback
+    from .callbacks import trainer_callback as trainer_callback
     from .checkpoint import latest_checkpoint as latest_checkpoint
     from .checkpoint import load_checkpoint as load_checkpoint
+    from .checkpoint import load_latest as load_latest
     from .checkpoint import save_checkpoint as save_checkpoint
     from .dataset import ShardDataset as ShardDataset
     from .fields import Field as Field
@@ -23,6 +27,13 @@ if TYPE_CHECKING:
     from .remote import ObjectSource as ObjectSource
     from .samples import collate as collate
     from .samples import padded as padded
+    from .sharded import latest_sharded as latest_sharded
+    from .sharded import load_sharded as load_sharded
+    from .sharded import save_sharded as save_sharded
+    from .step_log import StepLog as StepLog
+    from .step_log import read_step_logs as read_step_logs
+    from .step_log import stragglers as stragglers
+    from .step_plot import plot_steps as plot_steps
     from .step_timer import StepTimer as StepTimer
     from .stop import agree_to_stop as agree_to_stop
     from .stop import grace_left_s as grace_left_s
@@ -43,18 +54,29 @@ _HOMES = {
     "ShardCache": "cache",
     "ShardDataset": "dataset",
     "ShardWriter": "writer",
+    "StepLog": "step_log",
     "StepTimer": "step_timer",
     "Subset": "views",
     "agree_to_stop": "stop",
+    "bf16": "bfloat",
     "collate": "samples",
     "grace_left_s": "stop",
     "latest_checkpoint": "checkpoint",
+    "latest_sharded": "sharded",
+    "lightning_callback": "callbacks",
     "load_checkpoint": "checkpoint",
+    "load_latest": "checkpoint",
+    "load_sharded": "sharded",
     "padded": "samples",
+    "plot_steps": "step_plot",
     "prefetch": "prestage",
     "read_manifest": "manifest",
+    "read_step_logs": "step_log",
     "save_checkpoint": "checkpoint",
+    "save_sharded": "sharded",
     "stop_requested": "stop",
+    "stragglers": "step_log",
+    "trainer_callback": "callbacks",
     "where": "views",
 }
 

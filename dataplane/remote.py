@@ -115,23 +115,14 @@ class ObjectSource:
         self._pool = ThreadPoolExecutor(self._at_once * 4, "phalanx-remote")
 
     def _made(self, *, check_only: bool = False) -> Any:
-        """The client. Raises OSError in a process that was forked after its parent used one."""
-        try:
-            store = import_module("obstore.store")
-        except ImportError:
-            raise DatasetError(
-                f"{self.url}: object stores need the package obstore; install it with: pip install 'phalanx[remote]'"
-            ) from None
-        if not check_only and _used_in and os.getpid() not in _used_in:
-            raise DatasetError(
-                f"{self.url}: this process was forked from one that had already read from an object store, whose "
-                "threads are gone here; start workers with spawn, or open the data set in the workers only"
-            )
+        """The client. Raises DatasetError in a process that was forked after its parent used one."""
         with self._lock:
-            if self._store is None:
-                self._store = _client(store, self.url, self._timeout_s)
+            if self._store is None or not check_only:
+                # After a fork even a client that was already made is of no use.
+                made = self._store if self._store is not None and _used_in == [os.getpid()] else None
+                self._store = made or object_store(self.url, timeout_s=self._timeout_s)
             if not check_only:
-                _used_in[:] = [os.getpid()]
+                note_use()
             return self._store
 
     def _tried(self, file: str, request: Callable[[], Answer]) -> Answer:
@@ -173,6 +164,27 @@ class Bandwidth:
             self._free_at = max(self._free_at, now) + count / self._rate
             wait = self._free_at - now
         time.sleep(wait)
+
+
+def object_store(url: str, *, timeout_s: float) -> Any:
+    """The client for an address. Raises DatasetError if there is none, or in a child forked after one was used."""
+    try:
+        store = import_module("obstore.store")
+    except ImportError:
+        raise DatasetError(
+            f"{url}: object stores need the package obstore; install it with: pip install 'phalanx[remote]'"
+        ) from None
+    if _used_in and os.getpid() not in _used_in:
+        raise DatasetError(
+            f"{url}: this process was forked from one that had already read from an object store, whose "
+            "threads are gone here; start workers with spawn, or open the data set in the workers only"
+        )
+    return _client(store, url, timeout_s)
+
+
+def note_use() -> None:
+    """Remembers that this process has used a client: its children must not be forked to use one, too."""
+    _used_in[:] = [os.getpid()]
 
 
 def is_remote(location: object) -> bool:

@@ -59,9 +59,11 @@ class ObjectServer:
             def do_POST(self) -> None:  # delete of many
                 text = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 bucket = urlsplit(self.path).path.strip("/")
-                for part in text.split("<Key>")[1:]:
-                    server.objects.pop(f"{bucket}/{part.partition('</Key>')[0]}", None)
-                answer(self, 200, b'<?xml version="1.0"?><DeleteResult></DeleteResult>')
+                keys = [part.partition("</Key>")[0] for part in text.split("<Key>")[1:]]
+                for key in keys:
+                    server.objects.pop(f"{bucket}/{key}", None)
+                deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+                answer(self, 200, f'<?xml version="1.0"?><DeleteResult>{deleted}</DeleteResult>'.encode())
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
