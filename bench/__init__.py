@@ -11,7 +11,8 @@ def main() -> None:
     from .round import bench
     from .saturate import saturate_command
     from .simulate import simulate_command
+    from .standard import standard_command
 
-    for command in (simulate_command, saturate_command):
+    for command in (simulate_command, saturate_command, standard_command):
         bench.add_command(command)
     sys.exit(guarded(bench, sys.argv[1:], "phalanx-bench"))

@@ -81,13 +81,13 @@ def simulate_command(
     if html_file is not None:
         firsts = [runs[0] for runs in contest.runs.values()]
         page = html_report(
-            f"{workloads[0][1].name}: {_size(workloads[0][1])}", _facts(), tables, firsts, workloads[0][1].hosts
+            f"{workloads[0][1].name}: {size_of(workloads[0][1])}", facts(), tables, firsts, workloads[0][1].hosts
         )
         html_file.write_text(page, encoding="utf-8")
     if as_json:
-        print_json(_document(contest, compared, workloads))
+        print_json(document(contest, compared, workloads))
     else:
-        show(_facts(), tables)
+        show(facts(), tables)
     return int(any(each.violations for found in contest.metrics.values() for each in found))
 
 
@@ -96,7 +96,7 @@ def tables_of(
 ) -> list[Table]:
     """All tables of one contest."""
     notes = workload.synthetic
-    main = replace(summary(contest.metrics, notes), title=f"{workload.name}: {_size(workload)}")
+    main = replace(summary(contest.metrics, notes), title=f"{workload.name}: {size_of(workload)}")
     left = (f"{workload.left_out} jobs that this fleet can never run were left out.",) if workload.left_out else ()
     budget = (
         f"Rounds at most every {interval_s} s; solver budget {policy.solve.budget_ms} ms deterministic time a round."
@@ -112,10 +112,10 @@ def tables_of(
     return found
 
 
-def show(facts: tuple[str, ...], tables: list[Table]) -> None:
+def show(heads: tuple[str, ...], tables: list[Table]) -> None:
     """Prints tables for people."""
     out = console()
-    for line in facts:
+    for line in heads:
         out.print(line, markup=False)
     for each in tables:
         out.print(table(each.title, each.columns, each.rows, right=each.columns[1:]))
@@ -152,24 +152,27 @@ def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
     return mixed_types(found, chosen["folder"], seed) if chosen["types"] == "gavel" else found
 
 
-def _size(workload: Workload) -> str:
+def size_of(workload: Workload) -> str:
+    """Its size in a few words."""
     return (
         f"{len(workload.jobs):,} jobs, {len(workload.hosts)} hosts, {workload.gpu_milli // 1000:,} GPUs, "
         f"load {workload.load:.2f}"
     )
 
 
-def _facts() -> tuple[str, ...]:
+def facts() -> tuple[str, ...]:
+    """The machine, in a line."""
     return (", ".join(f"{name} {value}" for name, value in machine_facts().items()),)
 
 
-def _document(contest: Contest, compared: list[Comparison], workloads: list[tuple[int, Workload]]) -> dict[str, Any]:
+def document(contest: Contest, compared: list[Comparison], workloads: list[tuple[int, Workload]]) -> dict[str, Any]:
+    """Everything as plain values."""
     first = workloads[0][1]
     return {
         "machine": machine_facts(),
         "workload": {
             "name": first.name,
-            "size": _size(first),
+            "size": size_of(first),
             "left_out": first.left_out,
             "synthetic": first.synthetic,
         },
