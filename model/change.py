@@ -11,8 +11,8 @@ from .ids import HostId, JobId, TeamId
 from .job import Job
 from .team import GpuQuota
 
-MOST_CLONES = 20_000
-"""Hosts or jobs that one entry may add."""
+MOST_ADDED = 20_000
+"""Hosts, or jobs, that a change may add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class AddHosts:
     count: int = 1
 
     def __post_init__(self) -> None:
-        check.integer("count", self.count, 1, MOST_CLONES, "hosts")
+        check.integer("count", self.count, 1, MOST_ADDED, "hosts")
         if (self.like is None) == (self.host is None):
             raise InvalidInput("", "says neither or both of like and host", "like (a host to copy) or host (a new one)")
 
@@ -47,7 +47,7 @@ class AddJobs:
     count: int = 1
 
     def __post_init__(self) -> None:
-        check.integer("count", self.count, 1, MOST_CLONES, "jobs")
+        check.integer("count", self.count, 1, MOST_ADDED, "jobs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,8 @@ class Change:
     prices: tuple[GpuPrice, ...] = ()
 
     def __post_init__(self) -> None:
+        for field, entries in (("add_hosts", self.add_hosts), ("add_jobs", self.add_jobs)):
+            check.integer(field, sum(entry.count for entry in entries), 0, MOST_ADDED, "in all")
         check.distinct("remove_hosts", self.remove_hosts, "host")
         check.distinct("hosts", (entry.host for entry in self.hosts), "host")
         check.distinct("remove_jobs", self.remove_jobs, "job")

@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 MOST_ROWS = 200
 LOG_LINES = 60
 ROUNDS = 11
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -69,7 +69,7 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
         rounds=[convert.round_view(record) for record in rounds[1:]],
         summary=ctx.tally.summary(now_s),
     )
-    return HTMLResponse(page, headers=_HEADERS)
+    return HTMLResponse(page, headers=HEADERS)
 
 
 @router.get("/jobs/{job}", response_class=HTMLResponse)
@@ -90,7 +90,7 @@ def job_page(
         rank=rank,
         lines=tail_lines(path, LOG_LINES),
     )
-    return HTMLResponse(page, headers=_HEADERS)
+    return HTMLResponse(page, headers=HEADERS)
 
 
 @router.get("/static/{name}")
