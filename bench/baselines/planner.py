@@ -106,11 +106,13 @@ class Planner:
         layer, allowed = self.floor.confinement(job).required, self.floor.allowed(job)
         clear = np.zeros(len(ends), dtype=np.bool_)
         for types in self.floor.types(job):
-            holds: NDArray[np.bool_] | None = None
-            for role, name in zip(job.roles, types, strict=True):
-                enough = self._by_domain(self.profile.room(role.request, name) * allowed, layer) >= role.count
-                holds = enough if holds is None else holds & enough
-            if holds is not None and holds.size:
+            holds = np.logical_and.reduce(
+                [
+                    self._by_domain(self.profile.room(role.request, name) * allowed, layer) >= role.count
+                    for role, name in zip(job.roles, types, strict=True)
+                ]
+            )
+            if holds.size:
                 if layer is not Layer.HOST:
                     holds = holds.any(axis=1, keepdims=True)
                 barred = np.zeros((len(ends) + 1, holds.shape[1]), dtype=np.int32)
@@ -122,12 +124,15 @@ class Planner:
         """Whether some domain has room for each role, taken alone, in all these slots."""
         layer, allowed = self.floor.confinement(job).required, self.floor.allowed(job)
         for types in self.floor.types(job):
-            holds: NDArray[np.bool_] | None = None
-            for role, name in zip(job.roles, types, strict=True):
-                room = self.profile.room(role.request, name)[start:end].min(axis=0) * allowed
-                enough: NDArray[np.bool_] = self._by_domain(room[np.newaxis, :], layer) >= role.count
-                holds = enough if holds is None else holds & enough
-            if holds is not None and holds.any():
+            rooms = [
+                self.profile.room(role.request, name)[start:end].min(axis=0) * allowed
+                for role, name in zip(job.roles, types, strict=True)
+            ]
+            enough = [
+                self._by_domain(room[np.newaxis], layer) >= role.count
+                for role, room in zip(job.roles, rooms, strict=True)
+            ]
+            if np.logical_and.reduce(enough).any():
                 return True
         return False
 
