@@ -14,9 +14,11 @@ from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from ..solver.forecast import Forecast, forecast
+from ..solver.walltimes import Learned as Walltime
 from . import schemas
 from .eventlog import newest_number
 from .forecast_words import sentence
+from .learned import Learned
 
 PATIENCE_S = 1.0
 """Wall seconds that a request waits for a new forecast before it is answered with the one before."""
@@ -31,7 +33,11 @@ REST = 5
 """A forecast that takes long is made again only after this many times as long."""
 
 log = logging.getLogger(__name__)
-Forecaster = Callable[[Snapshot, Policy], tuple[Forecast, ...]]
+Forecaster = Callable[[Snapshot, Policy, Walltime], tuple[Forecast, ...]]
+
+
+def _forecast(snapshot: Snapshot, policy: Policy, learned: Walltime) -> tuple[Forecast, ...]:
+    return forecast(snapshot, policy, learned=learned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +59,12 @@ class Forecasts:
         policy: Policy,
         clock: Clock,
         *,
-        forecaster: Forecaster = forecast,
+        forecaster: Forecaster = _forecast,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._store, self._policy, self._clock = store, policy, clock
         self._forecaster, self._patience_s = forecaster, patience_s
+        self._learned = Learned(store)
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
         self._again = False
@@ -106,8 +113,9 @@ class Forecasts:
 
     def _make(self) -> None:
         begun = time.monotonic()
+        self._learned.catch_up()
         snapshot = self._store.snapshot(self._clock.now_s())
-        by_job = {entry.job: entry for entry in self._forecaster(snapshot, self._policy)}
+        by_job = {entry.job: entry for entry in self._forecaster(snapshot, self._policy, self._learned)}
         number = self._note(snapshot, by_job)
         done = time.monotonic()
         took = done - begun

@@ -94,8 +94,8 @@ def one_job(
     """One job: where it stands, where it runs, why it waits, and its story."""
     record = ctx.store.job(JobId(job))
     response.headers["ETag"] = _etag(record)
-    # A waiting job's reason changes without its row changing, so only the others can be "unchanged".
-    if if_none_match == _etag(record) and record.state is not JobState.QUEUED:
+    # A waiting job's reason and forecast change without its row changing, so only the others can be "unchanged".
+    if if_none_match == _etag(record) and record.state not in (JobState.QUEUED, JobState.BLOCKED):
         return Response(status_code=304, headers={"ETag": _etag(record)})
     return view(ctx, record)
 

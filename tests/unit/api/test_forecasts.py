@@ -8,6 +8,7 @@ import pytest
 from phalanx.api.forecast_errors import ForecastErrors
 from phalanx.api.forecast_words import sentence
 from phalanx.api.forecasts import Forecasts
+from phalanx.api.learned import Learned
 from phalanx.api.loop import QUIET
 from phalanx.api.round import run_round
 from phalanx.model.policy import Policy
@@ -102,7 +103,7 @@ def test_short_waits_and_later_forecasts_are_not_judged(store) -> None:
 def test_it_is_made_anew_when_the_log_has_news_or_time_has_passed(kit, store, clock) -> None:
     calls = []
 
-    def counting(snapshot, policy):
+    def counting(snapshot, policy, learned):
         calls.append(snapshot.now_s)
         return forecast(snapshot, policy)
 
@@ -123,7 +124,7 @@ def test_it_is_made_anew_when_the_log_has_news_or_time_has_passed(kit, store, cl
 
 
 def test_a_fault_in_the_forecast_is_nobody_elses(store, clock, caplog) -> None:
-    def broken(snapshot, policy):
+    def broken(snapshot, policy, learned):
         raise RuntimeError("bug")
 
     told = Forecasts(store, Policy(), clock, forecaster=broken, patience_s=PATIENT_S)
@@ -150,3 +151,46 @@ def test_every_reason_has_words() -> None:
     told = {why: sentence(Forecast(job="j", why=why), 0) for why in Unforecast}
     assert len(set(told.values())) == len(Unforecast)
     assert sentence(replace(Forecast(job="j"), why=None), 0)
+
+
+def ran(store, job, start_s, seconds, *, code=0, attempt=1):
+    """A job that ran that long, as the log tells it."""
+    store.submit(job, now_s=start_s)
+    running = {"job": job.id, "attempt": attempt}
+    store.note("gang_running", f"job {job.id}", json.dumps(running), now_s=start_s)
+    ended = {**running, "exits": [{"rank": 0, "code": code}]}
+    store.note("gang_exited", f"job {job.id}", json.dumps(ended), now_s=start_s + seconds)
+
+
+def test_what_jobs_like_it_took_is_learned(kit, store) -> None:
+    learned = Learned(store)
+    asked = replace(kit.job("next", gpus=2), name="train", user="ann")
+    for number, seconds in enumerate((100, 900, 300)):
+        assert learned(asked) is None
+        ran(store, replace(asked, id=f"t{number}"), 10_000 * number, seconds)
+        learned.catch_up()
+    assert learned(asked) == 300
+    ran(store, replace(asked, id="failed"), 0, 5, code=1)
+    ran(store, replace(asked, id="again"), 0, 5, attempt=2)
+    ran(store, replace(asked, id="bobs", user="bob"), 0, 5)
+    ran(store, replace(asked, id="other", name="other"), 0, 5)
+    ran(store, replace(kit.job("small"), name="train", user="ann"), 0, 5)
+    store.note("gang_exited", "job t0", "{}", now_s=5)
+    store.note("gang_running", "job strange", '{"attempt":1}', now_s=5)
+    store.note("gang_exited", "job strange", '{"attempt":1,"exits":[{"rank":0,"code":0}]}', now_s=6)
+    learned.catch_up()
+    assert learned(asked) == 300
+    assert learned(replace(asked, name="fresh")) is None
+    assert learned(replace(asked, name="")) is None
+
+
+def test_a_forecast_rests_on_what_was_learned(patient, kit, store, clock, client, brain) -> None:
+    for number in range(3):
+        ran(store, replace(kit.job(f"t{number}", gpus=4), name="train"), clock.now_s(), 500)
+        store.cancel(f"t{number}", now_s=clock.now_s())
+    lease = store.acquire("scheduler", "test", ttl_s=60, now_s=clock.now_s())
+    store.submit(replace(kit.job("runs", gpus=4), name="train"), now_s=clock.now_s())
+    run_round(store, Policy(), clock, lease.term, solver=brain.solve, verifier=lambda *_: ())
+    store.submit(kit.job("waits", gpus=4), now_s=clock.now_s())
+    told = client.get("/v1/jobs/waits").json()["forecast"]
+    assert (told["start_s"], told["basis"]) == (clock.now_s() + 30 + 500 + 10, "estimate")
