@@ -39,7 +39,9 @@ class ShardCache:
     `budget_bytes` bounds whole and half-fetched shards together. A fetch that finds no room, because other
     processes are reading everything there is, waits `wait_s` seconds before it raises CacheFull. A fetch whose
     bytes are wrong or that breaks off is tried `attempts` times. Who waits for another process's fetch waits as long
-    as it makes progress, and `stall_s` seconds longer. Only files that the cache made are ever removed.
+    as it makes progress, and `stall_s` seconds longer. Only files that the cache made are ever removed. With
+    `shared`, other users of the host may use the same folder; all of them must say so. Raises CacheError for a folder
+    that cannot be used.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ShardCache:
         wait_s: float = 60.0,
         attempts: int = 3,
         stall_s: float = 120.0,
+        shared: bool = False,
     ) -> None:
         if budget_bytes < 1 or attempts < 1:
             raise CacheError(f"budget_bytes {budget_bytes} and attempts {attempts} must be positive")
@@ -58,8 +61,7 @@ class ShardCache:
         self._wait_s = wait_s
         self._attempts = attempts
         self._stall_s = stall_s
-        self._room = Room(self.root, budget_bytes, stall_s)
-        (self.root / DATASETS).mkdir(exist_ok=True)
+        self._room = Room(self.root, budget_bytes, stall_s, shared=shared)
         self._room.sweep()
 
     def register(self, manifest: Manifest) -> None:

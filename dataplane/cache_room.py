@@ -8,12 +8,12 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import CacheError, CacheFull
 from .files import fsync_folder
-from .inventory import LOCKS, OBJECT_SUFFIX, OBJECTS
+from .inventory import DATASETS, LOCKS, OBJECT_SUFFIX, OBJECTS
 from .manifest import Shard
 from .stall import StallWatch, lock_within, note_holder
 
@@ -27,13 +27,16 @@ _PRESSED_FOR_S = 0.5
 class Room:
     """The files of one cache folder and their locks. `budget_bytes` bounds whole and half-fetched shards together."""
 
-    def __init__(self, root: Path, budget_bytes: int, stall_s: float) -> None:
+    def __init__(self, root: Path, budget_bytes: int, stall_s: float, *, shared: bool) -> None:
         self._root = root
+        self._shared = shared
         self._stall_s = stall_s
         self._budget = budget_bytes
         self._objects, self._locks = root / OBJECTS, root / LOCKS
-        for folder in (self._objects, self._locks):
-            folder.mkdir(parents=True, exist_ok=True)
+        with self._told():
+            for folder in (root, self._objects, self._locks, root / DATASETS):
+                folder.mkdir(parents=True, exist_ok=True)
+                self._open_to_all(folder, 0o777)
 
     def path(self, shard: Shard) -> Path:
         """Where a shard stands once it is whole."""
@@ -45,7 +48,11 @@ class Room:
 
     def open_lock(self, name: str) -> int:
         """An open descriptor of a lock file, which is never removed: two processes must never lock different ones."""
-        return os.open(self._lock_file(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        path = self._lock_file(name)
+        with self._told():
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._open_to_all(path, 0o666)
+        return lock
 
     def reserve(self, shard: Shard, deadline: float) -> int:
         """An open .part file of the shard's size, counted from now on; the caller holds the shard's exclusive lock.
@@ -68,6 +75,7 @@ class Room:
         path = self.path(shard)
         # Under the evict lock: a count meanwhile could see neither the old name nor the new one.
         with self._evicting():
+            self._open_to_all(path.with_suffix(PART_SUFFIX), 0o666)
             path.with_suffix(PART_SUFFIX).rename(path)
         fsync_folder(self._objects)
 
@@ -103,6 +111,25 @@ class Room:
         """Removes what fetches left behind whose process died."""
         with self._evicting():
             self._reap()
+
+    def _open_to_all(self, path: Path, mode: int) -> None:
+        """In a shared cache other users may read, lock, fill and evict, whatever this user's umask is."""
+        if self._shared:
+            with suppress(PermissionError):  # it is another user's, who has done the same
+                if path.stat().st_mode & 0o777 != mode:
+                    path.chmod(mode)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError as error:
+            raise CacheError(
+                f"cache {self._root}: may not be written by user {os.geteuid()} ({error}); give each user a cache of "
+                "its own, or let all of them use ShardCache(..., shared=True)"
+            ) from error
+        except OSError as error:
+            raise CacheError(f"cache {self._root}: {error}") from error
 
     def _lock_file(self, name: str) -> Path:
         return self._locks / f"{name}.lock"
