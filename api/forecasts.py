@@ -51,7 +51,7 @@ class _Told:
 
 
 class Forecasts:
-    """Forecasts of the live queue. Safe between threads; a fault in one is logged and never a caller's."""
+    """Forecasts of the live queue, and what is `learned`. Safe between threads; a fault is logged, never a caller's."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Forecasts:
     ) -> None:
         self._store, self._policy, self._clock = store, policy, clock
         self._forecaster, self._patience_s = forecaster, patience_s
-        self._learned = Learned(store)
+        self.learned = Learned(store)
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
         self._again = False
@@ -113,9 +113,9 @@ class Forecasts:
 
     def _make(self) -> None:
         begun = time.monotonic()
-        self._learned.catch_up()
+        self.learned.catch_up()
         snapshot = self._store.snapshot(self._clock.now_s())
-        by_job = {entry.job: entry for entry in self._forecaster(snapshot, self._policy, self._learned)}
+        by_job = {entry.job: entry for entry in self._forecaster(snapshot, self._policy, self.learned)}
         number = self._note(snapshot, by_job)
         done = time.monotonic()
         took = done - begun

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict, deque
 from collections.abc import Hashable
 
 from ..adapters.ports import Store, StoredEvent
@@ -27,7 +26,7 @@ class Learned:
         self._store = store
         self._after = 0
         self._running_s: dict[str, int] = {}
-        self._runs: defaultdict[Hashable, deque[int]] = defaultdict(lambda: deque(maxlen=LATEST_RUNS))
+        self._runs: dict[Hashable, tuple[int, ...]] = {}
 
     def catch_up(self) -> None:
         """Reads what is new in the log."""
@@ -58,7 +57,9 @@ class Learned:
         except NotFound:
             return
         if job.name:
-            self._runs[_kind(job)].append(max(1, entry.at_s - since_s))
+            # A new tuple, since other threads may be reading the old one.
+            runs = self._runs.get(_kind(job), ())
+            self._runs[_kind(job)] = (*runs, max(1, entry.at_s - since_s))[-LATEST_RUNS:]
 
 
 def _kind(job: Job) -> Hashable:

@@ -7,6 +7,7 @@ import threading
 from ..model.change import Change
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from ..solver.walltimes import Learned
 from ..solver.whatif import Comparison, what_if
 from .problems import Problem
 
@@ -15,11 +16,11 @@ PATIENCE_S = 30.0
 _SEATS = threading.BoundedSemaphore(2)
 
 
-def compare(snapshot: Snapshot, change: Change, policy: Policy) -> Comparison:
+def compare(snapshot: Snapshot, change: Change, policy: Policy, learned: Learned | None = None) -> Comparison:
     """As `what_if`. Raises Problem 503 while others have all seats."""
     if not _SEATS.acquire(timeout=PATIENCE_S):
         raise Problem(503, "other comparisons are being made; try again later", headers={"Retry-After": "10"})
     try:
-        return what_if(snapshot, change, policy)
+        return what_if(snapshot, change, policy, learned=learned)
     finally:
         _SEATS.release()

@@ -14,6 +14,7 @@ from ..model.job_state import WAITING, JobState, StopCause
 from ..model.placement import Progress
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .team_usage import TeamUsage
 from .walltimes import Basis, Walltimes, grace_s, saved_s
 
 _BACK = frozenset(
@@ -63,6 +64,7 @@ class Future:
                 self._expect_end(record, self.now_s)
             elif record.state is JobState.QUEUED and record.not_before_s > self.now_s:
                 self._put(record.id, record.not_before_s)
+        self._usage = TeamUsage(snapshot, policy)
         for record in snapshot.jobs:
             self._unblock(record.id)
 
@@ -72,6 +74,7 @@ class Future:
         later = copy(self._snapshot)
         object.__setattr__(later, "now_s", self.now_s)
         object.__setattr__(later, "jobs", tuple(self._records.values()))
+        object.__setattr__(later, "teams", self._usage.teams(self.now_s))
         return later
 
     def candidates(self) -> Iterator[JobRecord]:
@@ -101,6 +104,7 @@ class Future:
             record = self._records[name]
             if record.state.holds_capacity:
                 freed.append(record)
+                self._usage.leaves(record, at_s)
                 self._bases.add(self._ends.pop(name))
                 self._end(record)
         self._expire()
@@ -124,6 +128,7 @@ class Future:
                 state_since_s=at_s,
             )
             self._records[record.id] = record
+            self._usage.takes(record, self.now_s)
             self.began.setdefault(record.id, Began(at_s, basis, steps))
             self._expect_end(record, record.started_s or at_s)
 

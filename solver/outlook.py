@@ -16,6 +16,7 @@ from .books import Books
 from .demand import placeable
 from .forecast import Decide, Forecast, forecast, unpack
 from .goals import fleet_types
+from .walltimes import Learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,17 @@ class Outlook:
 
 
 def look(
-    snapshot: Snapshot, policy: Policy, decide: Decide, horizon_s: int, prices: Mapping[str, int]
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    decide: Decide,
+    horizon_s: int,
+    learned: Learned | None,
+    prices: Mapping[str, int],
 ) -> tuple[Outlook, dict[JobId, Forecast]]:
     """The outlook of a world, and the forecast of every waiting job. Prices in thousandths per GPU-hour by type."""
-    told = {entry.job: entry for entry in forecast(snapshot, policy, decide=decide, horizon_s=horizon_s, bounds=False)}
+    entries = forecast(snapshot, policy, decide=decide, horizon_s=horizon_s, learned=learned, bounds=False)
+    told = {entry.job: entry for entry in entries}
     starts, preemptions = unpack(decide(snapshot, policy))
     after = _after(snapshot, starts, preemptions)
     count, held = fleet_types(snapshot), _held(after)

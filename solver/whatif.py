@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from ..model.change import Change
 from ..model.ids import JobId
@@ -14,6 +15,7 @@ from .apply_change import apply_change
 from .forecast import HORIZON_S, Decide, Forecast
 from .greedy import greedy
 from .outlook import Outlook, look
+from .walltimes import Learned
 
 
 class Verdict(StrEnum):
@@ -61,15 +63,20 @@ def what_if(
     *,
     decide: Decide = greedy,
     horizon_s: int = HORIZON_S,
+    learned: Learned | None = None,
 ) -> Comparison:
-    """Compares today with the changed world; pure and deterministic. Raises InvalidInput for a change of nothing."""
+    """Compares today with the changed world; pure and deterministic.
+
+    Raises InvalidInput for a change of what does not exist.
+    """
     then, then_policy = apply_change(snapshot, policy, change)
     prices = {price.gpu_type: price.milli_per_hour for price in change.prices}
-    before, told = look(snapshot, policy, decide, horizon_s, prices)
+    view = partial(look, decide=decide, horizon_s=horizon_s, learned=learned, prices=prices)
+    before, told = view(snapshot, policy)
     if (then, then_policy) == (snapshot, policy):
         after, told_then = before, told
     else:
-        after, told_then = look(then, then_policy, decide, horizon_s, prices)
+        after, told_then = view(then, then_policy)
     known = {record.id for record in snapshot.jobs}
     kept = {record.id for record in then.jobs}
     jobs = []

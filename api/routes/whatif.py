@@ -51,7 +51,7 @@ def whatif(ctx: Ctx, body: Annotated[Any, Depends(JsonBody(SOLVE))]) -> dict[str
     snapshot = ctx.store.snapshot(ctx.clock.now_s()) if live else _document("snapshot", request.snapshot, Snapshot)
     policy = ctx.policy if request.policy is None else _document("policy", request.policy, Policy)
     try:
-        return plain(compare(snapshot, change, policy))
+        return plain(compare(snapshot, change, policy, ctx.forecasts.learned if live else None))
     except InvalidInput as fault:
         raise fault.under("change") from None
 
@@ -75,7 +75,7 @@ def whatif_page(
     seen, wrong = None, ""
     if form.filled:
         try:
-            seen = plain(compare(snapshot, change_of(form), ctx.policy))
+            seen = plain(compare(snapshot, change_of(form), ctx.policy, ctx.forecasts.learned))
         except InvalidInput as fault:
             wrong = str(fault)
     page = render(

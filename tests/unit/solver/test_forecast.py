@@ -14,9 +14,10 @@ from phalanx.model.job_state import JobState, StopCause
 from phalanx.model.placement import Progress
 from phalanx.model.policy import EvictionPolicy, Policy
 from phalanx.model.snapshot import JobRecord
-from phalanx.model.team import GpuQuota, Team
+from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.solver import forecast as module
 from phalanx.solver.forecast import Unforecast, forecast
+from phalanx.solver.future import Future
 from phalanx.solver.greedy import greedy
 from phalanx.solver.solve import solve
 from phalanx.solver.walltimes import Basis, Walltimes
@@ -286,3 +287,26 @@ def test_a_large_fleet_is_told_within_the_grain(monkeypatch) -> None:
     for entry in first:
         late = coarse[entry.job].start_s - entry.start_s
         assert 0 <= late <= (entry.start_s - NOW_S) // module.GRAIN
+
+
+def test_usage_of_teams_goes_on() -> None:
+    half_s = POLICY.order.half_life_s
+    teams = (Team(id="x", usage=Usage(gpu_milli_s=1_000_000)), Team(id="y"))
+    held = replace(runs("r", ("h1", range(8)), team="y", limit_s=half_s + 100), started_s=NOW_S - 100)
+    snapshot = world([box("h1")], held, gang("a", 1, 8, team="x"), teams=teams)
+    future = Future(snapshot, BARE, Walltimes(snapshot, BARE))
+    assert future.snapshot() == snapshot
+    (freed,) = future.advance(NOW_S + half_s)
+    assert (freed.id, future.now_s) == ("r", NOW_S + half_s)
+    x, y = future.snapshot().teams
+    assert (x.usage.gpu_milli_s, y.usage.gpu_milli_s) == (500_000, 8_000 * half_s)
+    assert y.usage.cpu_milli_s == 1_000 * half_s
+
+
+def test_who_was_served_longest_waits_when_shares_are_equal() -> None:
+    """By the time that the host comes free, y has used it for days; x's job of the same age goes first."""
+    held = replace(runs("r", ("h1", range(8)), team="y", limit_s=300_000), started_s=NOW_S)
+    waiting = [queued(gang(f"w{team}", 1, 8, team=team), wait) for team, wait in (("y", 60), ("x", 50))]
+    snapshot = world([box("h1")], held, *waiting, teams=[Team(id="x"), Team(id="y")])
+    told = by_job(snapshot)
+    assert told["wx"].start_s == NOW_S + 300_000 < told["wy"].start_s
