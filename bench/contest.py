@@ -52,6 +52,8 @@ def hold(
     quiet: bool = False,
 ) -> Contest:
     """Runs all of them, seeds with workloads as given; the order of the result is that of the arguments."""
+    for name in names:
+        scheduler(name, workloads[0][1])
     tasks = [(name, seed, workload) for name in names for seed, workload in workloads]
     runs: dict[tuple[str, int], Run] = {}
     with _bar(len(tasks), quiet) as tell:

@@ -80,9 +80,9 @@ def with_limits(each: SimJob, overlay: Overlay, seed: int) -> SimJob:
     longest_s = max(1, each.work_s * 1000 // min(slowest, 1000))
     accuracy = draw.uniform(overlay.accuracy_milli / 1000, 1.0)
     # The slack covers loading data and restarting, so that an honest limit never kills the job it was asked for.
-    asked_s = longest_s / accuracy + HOUR // 2
-    limit_s = LIMITS_S[min(bisect_left(LIMITS_S, asked_s), len(LIMITS_S) - 1)]
-    limit_s = max(limit_s, round(longest_s * 1.2) + HOUR // 2)
+    asked_s = max(longest_s / accuracy, longest_s * 1.2) + HOUR // 2
+    place = bisect_left(LIMITS_S, asked_s)
+    limit_s = LIMITS_S[place] if place < len(LIMITS_S) else round(asked_s)
     estimate_s = max(1, round(longest_s * draw.lognormvariate(0.0, overlay.estimate_sigma)))
     job = replace(each.job, walltime_limit_s=limit_s, walltime_estimate_s=min(limit_s, estimate_s))
     return replace(each, job=job)

@@ -48,8 +48,8 @@ class Choice:
 def named(trace: str, folder: Path, choice: Choice) -> Workload:
     """A known trace of the folder. Raises InvalidInput, saying how to get the files where they are missing."""
     jobs, hosts, carry_in = NAMED[trace]
-    for file in (jobs, hosts):
-        if not (folder / file).exists():
+    for file in (jobs, hosts, carry_in):
+        if file and not (folder / file).exists():
             raise InvalidInput(str(folder / file), "there is no such file", MISSING)
     shares = _shares(folder / "philly2017.vc_nodes.csv") if trace == "philly" else {}
     carried = folder / carry_in if carry_in and not choice.from_day else None

@@ -132,7 +132,7 @@ def test_a_crowd_is_served_whole_by_every_scheduler_and_twice_the_same(small, na
             workers=1 + (i % 5 == 2),
             team=f"t{i % 3}",
         )
-        for i in range(24)
+        for i in range(12)
     ]
     hosts = [small.host("h"), small.host("i", 4), small.host("j", site="r")]
     world = small.workload(jobs, hosts, failing_starts_milli=50, outages=(Outage(host="h", at_s=2_000, back_s=3_000),))
