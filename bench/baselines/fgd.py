@@ -25,6 +25,9 @@ from .seating import Share, first_hosts
 _DOMAINS = 8
 """Wide domains whose whole gradient is worked out for a gang: those whose cheapest host is cheapest."""
 
+_TIE = 1e-12
+"""Weight of what is unallocated in a domain: where the gradient is equal, the fullest. Far below its rounding."""
+
 
 class Fgd:
     """FGD (Weng et al., "Beware of Fragmentation", USENIX ATC 2023, algorithm 1).
@@ -74,7 +77,7 @@ class Gradient:
         able = np.minimum.reduce(rooms) > 0
         least = np.full(int(of.max()) + 1, np.inf)
         np.minimum.at(least, of[able], total[able])
-        costs = least[domains]
+        costs = least[domains] + _TIE * np.bincount(of, weights=self._free.hosts.milli.sum(axis=1))[domains]
         if alone or job.workers == 1 or len(domains) == 1:
             return costs
         near = np.argsort(costs, kind="stable")[:_DOMAINS]

@@ -86,7 +86,7 @@ def cut(snapshot: Snapshot) -> dict[HostId, TeamId]:
         left = list(hosts)
         # The team that is owed most takes hosts in a row until it has its due; what rounding leaves is made up later.
         while left and owed:
-            team = max(owed, key=lambda name: (owed[name], name))
+            team = min(owed, key=lambda name: (-owed[name], name))
             first = True
             while left and (first or owed[team] >= size[left[0].id] / 2):
                 host = left.pop(0)
