@@ -16,6 +16,7 @@ from ..model.snapshot import Snapshot
 from ..solver.forecast import Forecast, forecast
 from ..solver.walltimes import Learned as Walltime
 from . import schemas
+from .engine import decide
 from .eventlog import newest_number
 from .forecast_words import sentence
 from .learned import Learned
@@ -37,7 +38,7 @@ Forecaster = Callable[[Snapshot, Policy, Walltime], tuple[Forecast, ...]]
 
 
 def _forecast(snapshot: Snapshot, policy: Policy, learned: Walltime) -> tuple[Forecast, ...]:
-    return forecast(snapshot, policy, learned=learned)
+    return forecast(snapshot, policy, decide=decide, learned=learned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from ..solver.walltimes import Learned
 from ..solver.whatif import Comparison, what_if
+from .engine import decide
 from .problems import Problem
 
 PATIENCE_S = 30.0
@@ -21,6 +22,6 @@ def compare(snapshot: Snapshot, change: Change, policy: Policy, learned: Learned
     if not _SEATS.acquire(timeout=PATIENCE_S):
         raise Problem(503, "other comparisons are being made; try again later", headers={"Retry-After": "10"})
     try:
-        return what_if(snapshot, change, policy, learned=learned)
+        return what_if(snapshot, change, policy, decide=decide, learned=learned)
     finally:
         _SEATS.release()

@@ -25,7 +25,8 @@ MOST_STEPS = 600
 """Rounds that are run forward for one forecast."""
 
 CARRY_FROM = 20_000
-"""Candidates x hosts beyond which the greedy's books are carried forward and ends near each other are seen at once."""
+"""Waiting jobs x hosts beyond which only the first round is decided in full: from then on the greedy's books are
+carried forward, and ends near each other are seen at once."""
 
 GRAIN = 16
 """There, what ends within this part of the time since now is seen together: a start is told late by 6 % at most."""
@@ -59,7 +60,11 @@ Decide = Callable[[Snapshot, Policy], "Chosen | Sequence[Start]"]
 """One round: `greedy`, `solve`, or anything of their kind. Pure."""
 
 
-def unpack(chosen: Chosen | Sequence[Start]) -> tuple[tuple[Start, ...], tuple[Preemption, ...]]:
+Plan = tuple[tuple[Start, ...], tuple[Preemption, ...]]
+"""Starts and preemptions."""
+
+
+def unpack(chosen: Chosen | Sequence[Start]) -> Plan:
     """Starts and preemptions of what a round decided."""
     if isinstance(chosen, Sequence):
         return tuple(chosen), ()
@@ -104,7 +109,9 @@ def forecast(
         return ()
     admissions = Admissions(snapshot, policy)
     never = frozenset(record.id for record in waiting if admissions.never_fits(record.job) is not None)
-    run = _Run(snapshot, policy, decide, horizon_s, most_steps, never)
+    opening = Future(snapshot, policy, Walltimes(snapshot, policy)).snapshot()
+    first = unpack(decide(opening, policy))
+    run = _Run(snapshot, policy, decide, first, horizon_s, most_steps, never)
     expected = run(Walltimes(snapshot, policy, learned=learned))
     by_limits = run(Walltimes(snapshot, policy, by_limits=True)) if bounds else None
     return tuple(_combined(record, expected, by_limits) for record in waiting)
@@ -125,6 +132,7 @@ class _Run:
     snapshot: Snapshot
     policy: Policy
     decide: Decide
+    first: Plan
     horizon_s: int
     most_steps: int
     never: frozenset[JobId]
@@ -132,26 +140,24 @@ class _Run:
     def __call__(self, walltimes: Walltimes) -> _Outcome:
         """Runs forward until all that can start has started, or the horizon or the steps are used up."""
         future = Future(self.snapshot, self.policy, walltimes)
-        count = sum(record.state in WAITING for record in self.snapshot.jobs)
-        carry = self.decide is greedy and count * len(self.snapshot.hosts) > CARRY_FROM
-        carried = Carried(self.snapshot, self.policy) if carry else None
-        begin_s, steps, ending = self.snapshot.now_s, 0, Unforecast.NO_ROOM
-        waiting = {r.id for r in self.snapshot.jobs if r.state in WAITING} - self.never
+        begin_s, steps, ending = self.snapshot.now_s, 1, Unforecast.NO_ROOM
+        waiting = {r.id for r in self.snapshot.jobs if r.state in WAITING}
+        carry = len(waiting) * len(self.snapshot.hosts) > CARRY_FROM
+        waiting -= self.never
+        future.carry_out(*self.first, steps)
+        carried = Carried(future.snapshot(), self.policy) if carry else None
         while True:
-            if steps == self.most_steps:
-                ending = Unforecast.STEPS
-                break
-            steps += self._round(future, carried, steps)
             waiting = {name for name in waiting if future.state(name) in (JobState.QUEUED, JobState.BLOCKED)}
             next_s = future.next_s() if waiting else None
             if next_s is None:
                 break
-            if next_s > begin_s + self.horizon_s:
-                ending = Unforecast.HORIZON
+            if next_s > begin_s + self.horizon_s or steps == self.most_steps:
+                ending = Unforecast.STEPS if steps == self.most_steps else Unforecast.HORIZON
                 break
             freed = future.advance(next_s + (next_s - begin_s) // GRAIN if carried else next_s)
             if carried:
                 carried.left(freed)
+            steps += self._round(future, carried, steps)
         return _Outcome(future.began, self._reasons(future, ending))
 
     def _round(self, future: Future, carried: Carried | None, steps: int) -> int:

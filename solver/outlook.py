@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.decision import Preemption, Start
@@ -14,7 +14,7 @@ from ..model.policy import Policy, StandardGang
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import placeable
-from .forecast import Decide, Forecast, forecast, unpack
+from .forecast import Chosen, Decide, Forecast, forecast, unpack
 from .goals import fleet_types
 from .walltimes import Learned
 
@@ -85,9 +85,14 @@ def look(
     prices: Mapping[str, int],
 ) -> tuple[Outlook, dict[JobId, Forecast]]:
     """The outlook of a world, and the forecast of every waiting job. Prices in thousandths per GPU-hour by type."""
-    entries = forecast(snapshot, policy, decide=decide, horizon_s=horizon_s, learned=learned, bounds=False)
+    chosen = decide(snapshot, policy)
+
+    def remembering(world: Snapshot, rules: Policy) -> Chosen | Sequence[Start]:
+        return chosen if world == snapshot else decide(world, rules)
+
+    entries = forecast(snapshot, policy, decide=remembering, horizon_s=horizon_s, learned=learned, bounds=False)
     told = {entry.job: entry for entry in entries}
-    starts, preemptions = unpack(decide(snapshot, policy))
+    starts, preemptions = unpack(chosen)
     after = _after(snapshot, starts, preemptions)
     count, held = fleet_types(snapshot), _held(after)
     types = sorted(count)

@@ -68,9 +68,10 @@ def whatif(
 def _file(path: Path, change: Change, policy_file: Path | None) -> dict[str, Any]:
     snapshot, policy = read_document(path, Snapshot), read_policy(policy_file)
     from ...solver.whatif import what_if
+    from ..engine import decide
     from ..whatif_plain import plain
 
-    return plain(what_if(snapshot, change, policy))
+    return plain(what_if(snapshot, change, policy, decide=decide))
 
 
 def _live(change: Change, policy_file: Path | None, url: str, token: str) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_what_is_not_told_says_why() -> None:
     assert forecast(world([box("h1")], run), BARE) == ()
 
 
-def test_a_decision_with_preemptions_slots_in() -> None:
+def test_a_decision_with_preemptions_slots_in(monkeypatch) -> None:
     checkpoint = CheckpointPolicy(interval_s=60, write_s=10, grace_s=40)
     low = gang("low", 1, 8, walltime_estimate_s=1_000, checkpoint=checkpoint)
     victim = replace(running(low, ("h1", range(8))), started_s=NOW_S - 700)
@@ -194,10 +194,14 @@ def test_a_decision_with_preemptions_slots_in() -> None:
             plan.starts = greedy(snapshot, policy)
         return plan
 
-    told = by_job(world([box("h1")], victim, high, last), decide=decide)
-    assert told["high"].start_s == NOW_S + 40
-    # The victim waits longest, so it resumes first, with the 300 s that it had left.
-    assert told["last"].start_s == NOW_S + 40 + 200 + 300
+    snapshot = world([box("h1")], victim, high, last)
+    for carry_from in (module.CARRY_FROM, 0):
+        monkeypatch.setattr(module, "CARRY_FROM", carry_from)
+        monkeypatch.setattr(module, "GRAIN", 10**9)
+        told = by_job(snapshot, decide=decide)
+        assert told["high"].start_s == NOW_S + 40
+        # The victim waits longest, so it resumes first, with the 300 s that it had left.
+        assert told["last"].start_s == NOW_S + 40 + 200 + 300
 
 
 def test_solve_decides_as_well() -> None:
@@ -262,14 +266,17 @@ def test_exact_estimates_give_the_truth(shape) -> None:
 def test_carried_books_decide_by_the_same_rules(shape) -> None:
     """Where no ends are seen together, the books carried forward decide as a very large round does."""
     snapshot = built(shape)
+
+    def told():
+        return [replace(entry, steps=0) for entry in forecast(snapshot, BARE)]
+
     patch = pytest.MonkeyPatch()
     with patch.context() as here:
+        here.setattr(importlib.import_module("phalanx.solver.greedy"), "_BOTH_ORDERS", -1)
+        exact = told()
         here.setattr(module, "CARRY_FROM", 0)
         here.setattr(module, "GRAIN", 10**9)
-        carried = [replace(entry, steps=0) for entry in forecast(snapshot, BARE)]
-    with patch.context() as here:
-        here.setattr(importlib.import_module("phalanx.solver.greedy"), "_BOTH_ORDERS", -1)
-        assert carried == [replace(entry, steps=0) for entry in forecast(snapshot, BARE)]
+        assert told() == exact
 
 
 def test_a_large_fleet_is_told_within_the_grain(monkeypatch) -> None:
