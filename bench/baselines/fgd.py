@@ -69,7 +69,7 @@ class Gradient:
         self._rises: dict[tuple[WorkerRequest, str | None, int], tuple[int, Floats]] = {}
 
     def scores(self, job: Job, types: Types, of: Ints, domains: Ints, rooms: list[Ints]) -> Iterable[float]:
-        """How much the fragmentation grows if the gang goes there; of many wide domains a lower bound for most."""
+        """How much the fragmentation grows if the gang goes there; of many wide domains for the nearest few only."""
         total = np.zeros(len(of), dtype=np.float64)
         alone = len(domains) == len(of) or bool((np.bincount(of)[domains] == 1).all())
         for role, name in zip(job.roles, types, strict=True):
@@ -77,7 +77,8 @@ class Gradient:
         able = np.minimum.reduce(rooms) > 0
         least = np.full(int(of.max()) + 1, np.inf)
         np.minimum.at(least, of[able], total[able])
-        costs = least[domains] + _TIE * np.bincount(of, weights=self._free.hosts.milli.sum(axis=1))[domains]
+        left = np.bincount(of, weights=self._free.hosts.milli.sum(axis=1))
+        costs: Floats = least[domains] + _TIE * left[domains]
         if alone or job.workers == 1 or len(domains) == 1:
             return costs
         near = np.argsort(costs, kind="stable")[:_DOMAINS]
