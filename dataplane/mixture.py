@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import LoaderError
-from .order import Ids, Order
+from .order import Ids, Order, distinct
 
 CYCLE = 1000
 _TURNS = 2
@@ -112,7 +112,7 @@ class MixedOrder:
         """For each sample number, whose turn it is, and the sample number in that order."""
         who, own = np.empty_like(g), np.empty_like(g)
         cycles = g // self._cycle
-        for cycle in np.unique(cycles).tolist():
+        for cycle in distinct(cycles).tolist():
             chosen = cycles == cycle
             pattern, before = self._pattern(cycle)
             at = g[chosen] % self._cycle

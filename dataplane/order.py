@@ -78,7 +78,7 @@ class Order:
         g = np.asarray(positions, np.int64)
         epochs = g // self.rows
         ids = np.empty_like(g)
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs).tolist():
             chosen = epochs == epoch
             ids[chosen] = self._epoch_ids(epoch, g[chosen] % self.rows)
         return ids
@@ -106,9 +106,9 @@ class Order:
         g = np.asarray(positions, np.int64)
         epochs = g // self.rows
         shards: dict[int, None] = {}
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs).tolist():
             plan = self._epoch(epoch)
-            for block in np.unique(self._block_of(plan, self._places(g[epochs == epoch] % self.rows))).tolist():
+            for block in distinct(self._block_of(plan, self._places(g[epochs == epoch] % self.rows))).tolist():
                 shards.update(dict.fromkeys(self._block_of_shards(plan, block).tolist()))
         return list(shards)
 
@@ -123,7 +123,7 @@ class Order:
         places = self._places(positions)
         blocks = self._block_of(plan, places)
         ids = np.empty_like(positions)
-        for block in np.unique(blocks).tolist():
+        for block in distinct(blocks).tolist():
             chosen = blocks == block
             ids[chosen] = self._block_ids(epoch, block)[places[chosen] - plan.block_starts[block]]
         return ids
@@ -168,6 +168,12 @@ class Order:
         # numpy promises the raw stream of a bit generator for ever, but not that of Generator.permutation.
         stream = np.random.PCG64(np.random.SeedSequence((self.seed, *purpose)))
         return np.argsort(np.asarray(stream.random_raw(size)), kind="stable").astype(np.int64, copy=False)
+
+
+def distinct(numbers: Ids) -> Ids:
+    """The different numbers, rising. `np.unique` imports numpy's masked arrays first: a fifth of a second."""
+    rising = np.sort(numbers)
+    return rising[np.concatenate(([True], rising[1:] != rising[:-1]))] if len(rising) else rising
 
 
 def rank_share(lanes: Ids, rank: int, world_size: int) -> npt.NDArray[np.intp]:
