@@ -44,39 +44,46 @@ SUITE = (
     Entry(
         name="founding",
         make=lambda _folder, seed: founding(seed),
-        against=("fifo_partitioned", "fifo", "best_fit", "easy", "conservative", "slurm", "fgd"),
+        against=("fifo_partitioned", "best_fit", "easy"),
         seeds=3,
+        interval_s=300,
+    ),
+    Entry(
+        name="founding-rivals",
+        make=lambda _folder, seed: founding(seed),
+        against=("fifo", "conservative", "slurm", "fgd"),
+        seeds=1,
         interval_s=300,
     ),
     Entry(
         name="founding-fed",
         make=lambda _folder, seed: founding(seed, fed=True),
         against=("fifo_partitioned", "best_fit"),
-        seeds=3,
+        seeds=1,
         interval_s=300,
     ),
     Entry(
         name="lingjun",
-        make=lambda folder, seed: named("lingjun", folder, Choice(hosts=128, seed=seed)),
-        against=("best_fit", "easy", "fgd"),
+        make=lambda folder, seed: named("lingjun", folder, Choice(days=6, hosts=72, seed=seed)),
+        against=("best_fit", "easy"),
         seeds=1,
-        interval_s=300,
+        interval_s=600,
     ),
     Entry(
         name="philly",
-        make=lambda folder, seed: named("philly", folder, Choice(days=3, hosts=80, load=0.25, seed=seed)),
+        make=lambda folder, seed: named("philly", folder, Choice(days=1, hosts=72, load=0.25, seed=seed)),
         against=("best_fit", "easy", "slurm"),
         seeds=1,
-        interval_s=300,
+        interval_s=600,
     ),
     Entry(
         name="types",
         make=lambda folder, seed: mixed_types(
-            named("philly", folder, Choice(days=2, hosts=60, load=0.25, seed=seed)), folder, seed
+            named("philly", folder, Choice(days=1, hosts=60, load=0.25, seed=seed)), folder, seed
         ),
         against=("gavel", "best_fit"),
         seeds=1,
-        interval_s=300,
+        interval_s=600,
     ),
 )
 """Frozen with the founding scenario; what was chosen, and when, stands in docs/benchmarks.md."""
