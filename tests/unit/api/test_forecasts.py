@@ -81,6 +81,7 @@ def test_the_error_is_in_the_summary(queue, client, store, clock, brain) -> None
     run_round(store, Policy(), clock, queue.term, solver=brain.solve, verifier=lambda *_: ())
     told = client.get("/v1/summary").json()["forecasts"]
     assert told == {"jobs": 1, "median_error_s": 840, "median_error_milli": 840}
+    assert "<dt>Forecast off by, median</dt><dd>14 min</dd>" in client.get("/").text
 
 
 def test_short_waits_and_later_forecasts_are_not_judged(store) -> None:
