@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import click
 
 from ..api import engine
 from ..api.cli.options import json_option, print_json
+from ..model.decision import Decision
 from ..model.errors import InvalidInput
 from ..model.host import MILLI, Host
 from ..model.job_state import JobState
@@ -106,12 +107,11 @@ def fill(
     policy: Policy,
     batch: int,
     seed: int,
-    tell: Callable[[int], None] | None = None,
 ) -> Filled:
     """One method over all pods, `batch` of them a round."""
     begun = time.perf_counter()
     running: list[JobRecord] = []
-    curve, arrived, held, dropped, broken = [(0.0, 0.0)], 0, 0, 0, 0
+    curve, arrived, broken = [(0.0, 0.0)], 0, 0
     teams = tuple(Team(id=team) for team in sorted({each.job.team for each in pods}))
     for first in range(0, len(pods), batch):
         coming = [JobRecord(job=each.job, submitted_s=each.submit_s) for each in pods[first : first + batch]]
@@ -120,28 +120,28 @@ def fill(
         )
         decision = method(snapshot, policy)
         broken += len(engine.verify(snapshot, policy, decision))
-        started = {start.job: start for start in decision.starts}
-        for record in coming:
-            arrived += record.job.gpu_milli
-            start = started.get(record.id)
-            if start is None:
-                dropped += 1
-                continue
-            held += record.job.gpu_milli
-            running.append(
-                replace(record, state=JobState.RUNNING, attempt=1, placement=start.placement, planned_s=first)
-            )
+        running.extend(_started(coming, decision, first))
+        arrived += sum(record.job.gpu_milli for record in coming)
+        held = sum(record.job.gpu_milli for record in running)
         curve.append((arrived / workload.gpu_milli, held / workload.gpu_milli))
-        if tell is not None:
-            tell(first + batch)
     return Filled(
         method=name,
         seed=seed,
         curve=tuple(curve),
-        dropped=dropped,
+        dropped=len(pods) - len(running),
         violations=broken,
         wall_s=time.perf_counter() - begun,
     )
+
+
+def _started(coming: Sequence[JobRecord], decision: Decision, now_s: int) -> list[JobRecord]:
+    """Those of the pods that the decision starts, running; the rest is dropped."""
+    placed = {start.job: start.placement for start in decision.starts}
+    return [
+        replace(record, state=JobState.RUNNING, attempt=1, placement=placed[record.id], planned_s=now_s)
+        for record in coming
+        if record.id in placed
+    ]
 
 
 def table_of(found: Sequence[Filled], names: Sequence[str], workload: Workload, batch: int) -> Table:

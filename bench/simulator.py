@@ -17,19 +17,18 @@ from ..adapters.store.sweep import walltime_limit_s
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
-from ..model.decision import Decision, GoalStatus
+from ..model.decision import Decision
 from ..model.event import Event
-from ..model.ids import JobId
-from ..model.intent import Intent
 from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .executor import SimulatedExecutor
 from .heap import End, Heap, HostBack, HostDies, Key, Release, Round, Submit, Up, Wake
 from .ledger import Ledger
-from .run import Outcome, Rounds, Run
+from .run import Rounds, Run
+from .tally import Tally, count
 from .timing import Timing
-from .workload import SimJob, Workload
+from .workload import Workload
 
 Scheduler = engine.Solver
 """(snapshot, policy) -> decision; may keep state between the rounds of one run."""
@@ -78,10 +77,7 @@ class _Simulation:
         self._executor = SimulatedExecutor(workload, self._heap, options.seed, options.timing)
         self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs)
         self._rounds = Rounds()
-        self._outcomes = {each.job.id: _outcome(each) for each in workload.jobs}
-        self._queue: dict[JobId, int] = {}
-        self._backs_off: dict[JobId, int] = {}
-        self._ended = 0
+        self._tally = Tally(workload.jobs, self._ledger)
         self._guaranteed = {team.id for team in workload.teams if team.guarantee}
         self._round_at_s: int | None = None
         self._last_round_s = -options.interval_s
@@ -89,9 +85,10 @@ class _Simulation:
         self._prepare()
 
     def run(self, name: str) -> Run:
+        """Happening after happening, until all jobs have ended or nothing more can happen."""
         begun, events, now_s = time.perf_counter(), 0, 0
-        total = len(self._outcomes)
-        while self._heap and self._ended < total:
+        total = len(self._workload.jobs)
+        while self._heap and self._tally.ended < total:
             at_s, happening = self._heap.pop()
             if self._options.until_s is not None and at_s > self._options.until_s:
                 now_s = self._options.until_s
@@ -102,14 +99,14 @@ class _Simulation:
             self._ledger.sample(now_s)
             events += 1
             if self._progress and events % 500 == 0:
-                self._progress(self._ended, total, now_s)
+                self._progress(self._tally.ended, total, now_s)
         self._close(now_s)
         losses = self._executor.losses
         return Run(
             scheduler=name,
             workload=self._workload.name,
             seed=self._options.seed,
-            outcomes=list(self._outcomes.values()),
+            outcomes=list(self._tally.outcomes.values()),
             samples=self._ledger.samples,
             spans=self._ledger.spans,
             rounds=self._rounds,
@@ -162,7 +159,7 @@ class _Simulation:
     def _submit(self, index: int, now_s: int) -> None:
         job = self._workload.jobs[index].job
         self._store.submit(job, now_s=now_s)
-        self._queue[job.id] = now_s
+        self._tally.submitted(job.id, now_s)
         self._call_round(now_s)
 
     def _append(self, events: Sequence[Event], now_s: int) -> None:
@@ -183,22 +180,13 @@ class _Simulation:
     def _release(self, key: Key, now_s: int) -> None:
         self._append(self._executor.release(key, now_s), now_s)
         record = self._store.job(key[0])
-        outcome = self._outcomes[key[0]]
-        outcome.held_gpu_s += self._ledger.give(key[0], now_s)
-        outcome.state = record.state
-        if record.state is JobState.QUEUED:
-            self._queue[record.id] = now_s
-            if record.not_before_s > now_s:
-                self._backs_off[record.id] = record.not_before_s
-                self._heap.push(record.not_before_s, Wake())
-        elif record.state.ended:
-            # The work ended when the last rank left; verifying the hosts clean is the executor's time, not the job's.
-            outcome.end_s = now_s - self._options.timing.clean_s
-            self._ended += 1
+        self._tally.released(record, now_s, self._options.timing.clean_s)
+        if record.state is JobState.QUEUED and record.not_before_s > now_s:
+            self._heap.push(record.not_before_s, Wake())
         self._call_round(now_s)
 
     def _call_round(self, now_s: int, force: bool = False) -> None:
-        if self._round_at_s is None and (self._queue or force):
+        if self._round_at_s is None and (self._tally.queue or force):
             self._round_at_s = max(now_s, self._last_round_s + self._options.interval_s)
             self._heap.push(self._round_at_s, Round())
 
@@ -216,45 +204,17 @@ class _Simulation:
         )
         self._rounds.seconds.append(time.perf_counter() - begun)
         self._previous = record if record.number else self._previous
-        self._count(record)
-        new = [
-            intent
-            for site in self._workload.sites
-            for intent in self._executor.drive(self._store.intents(site.id), now_s)
-        ]
-        for intent in new:
-            self._started(intent, now_s)
-        self._expire(now_s)
-        milli = sum(self._outcomes[job].gpu_milli for job in self._queue)
-        self._ledger.waiting(len(self._queue), milli)
+        count(self._rounds, record)
+        for site in self._workload.sites:
+            for intent in self._executor.drive(self._store.intents(site.id), now_s):
+                self._tally.started(intent, now_s)
+        for job in list(self._tally.queue):
+            left = self._store.job(job)
+            if left.state.ended:
+                self._tally.dropped(left, now_s)
+        self._tally.waiting()
         if record.outcome == "conflict":
             self._call_round(now_s)
-
-    def _started(self, intent: Intent, now_s: int) -> None:
-        outcome = self._outcomes[intent.job.id]
-        outcome.queued_s += now_s - self._queue.pop(intent.job.id, now_s)
-        self._backs_off.pop(intent.job.id, None)
-        outcome.attempts = intent.attempt
-        if outcome.start_s is None:
-            outcome.start_s = now_s
-        self._ledger.take(intent.job, intent.attempt, intent.placement, now_s)
-
-    def _expire(self, now_s: int) -> None:
-        """Jobs that the round rejected or that ran into their queue deadline."""
-        for job in list(self._queue):
-            state = self._store.job(job).state
-            if state.ended:
-                self._outcomes[job].state = state
-                self._outcomes[job].queued_s += now_s - self._queue.pop(job)
-                self._ended += 1
-
-    def _count(self, record: RoundRecord) -> None:
-        self._rounds.starts += len(record.decision.starts)
-        self._rounds.conflicts += record.outcome == "conflict"
-        for goal in record.decision.goals:
-            self._rounds.proven += goal.status is GoalStatus.PROVEN
-            self._rounds.within += goal.status is GoalStatus.WITHIN_A_GANG
-            self._rounds.open += goal.status is GoalStatus.OPEN
 
     def _report(self, snapshot: Snapshot, decision: Decision | None, violations: tuple[str, ...]) -> None:
         self._rounds.violations.extend(violations)
@@ -262,23 +222,6 @@ class _Simulation:
     def _close(self, now_s: int) -> None:
         """What still runs or waits when the run ends."""
         self._executor.settle(now_s)
-        for job, since_s in self._queue.items():
-            self._outcomes[job].queued_s += now_s - since_s
+        self._tally.close(now_s)
         for attempt in self._executor.attempts.values():
-            job = attempt.intent.job.id
-            self._outcomes[job].state = self._store.job(job).state
-            self._outcomes[job].held_gpu_s += self._ledger.give(job, now_s)
-
-
-def _outcome(each: SimJob) -> Outcome:
-    job = each.job
-    return Outcome(
-        job=job.id,
-        team=job.team,
-        tier=job.tier,
-        level=job.level,
-        gpu_milli=job.gpu_milli,
-        submit_s=each.submit_s,
-        measured=not each.carried_in,
-        work_s=each.work_s,
-    )
+            self._tally.unfinished(self._store.job(attempt.intent.job.id), now_s)
