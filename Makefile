@@ -11,13 +11,22 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 CHECKED := model solver adapters api dataplane bench
 MAKEFLAGS += --no-print-directory
 
-.PHONY: run test lint types imports formats venv clean
+.PHONY: run test bench bench-timings lint types imports formats venv clean
 
 run: $(STAMP)
 	@$(BIN)/phalanx demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --cov --cov-report=term
+
+# Every table and plot of docs/benchmarks.md; TRACES names the folder of the public traces (docs/traces.md).
+TRACES ?= ../shared/traces
+bench: $(STAMP)
+	$(BIN)/phalanx-bench standard --traces $(TRACES) --out build/bench
+
+# Results of two commits are compared by pytest-benchmark: add --benchmark-autosave, then pytest-benchmark compare.
+bench-timings: $(STAMP)
+	$(BIN)/pytest bench/suites --benchmark-only
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

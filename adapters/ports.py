@@ -197,6 +197,9 @@ class Store(Protocol):
     def events(self, *, after: int = 0, limit: int = 500, subject: str | None = None) -> tuple[StoredEvent, ...]:
         """The log from number `after` (exclusive) on, oldest first; `subject` such as "job j1" narrows it."""
 
+    def note(self, kind: str, subject: str, document: str, *, now_s: int) -> int:
+        """Writes an entry into the log that changes nothing else; returns its number."""
+
     def close(self) -> None:
         """Frees connections."""
 

@@ -13,6 +13,7 @@ from ..model.policy import Policy
 from . import engine, problems
 from .auth import OriginCheck, TokenCheck
 from .context import Context
+from .forecasts import Forecasts
 from .routes import ROUTERS
 from .schemas import ProblemShape
 from .settings import Settings
@@ -55,6 +56,7 @@ def create_app(
         policy=policy,
         clock=clock,
         tally=Tally(store),
+        forecasts=Forecasts(store, policy, clock),
         solve=solve or engine.guarded(SOLVE_GUARD_S),
         admit=admit,
     )

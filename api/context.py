@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from ..adapters.ports import Clock, RoundRecord, Store
 from ..model.policy import Policy
 from . import engine
+from .forecasts import Forecasts
 from .settings import Settings
 from .summary import Tally
 
@@ -23,6 +24,7 @@ class Context:
     policy: Policy
     clock: Clock
     tally: Tally
+    forecasts: Forecasts
     solve: engine.Solver
     admit: engine.Admitter
 

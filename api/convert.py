@@ -40,13 +40,19 @@ def reasons(record: RoundRecord | None) -> dict[str, schemas.ReasonView]:
     return {job: reason(value, record.number) for job, value in told.items()}
 
 
-def job_summary(record: JobRecord, now_s: int, why: schemas.ReasonView | None) -> schemas.JobSummary:
+def job_summary(
+    record: JobRecord, now_s: int, why: schemas.ReasonView | None, forecast: schemas.ForecastView | None = None
+) -> schemas.JobSummary:
     """One job of a list."""
-    return schemas.JobSummary(**_summary_fields(record, now_s, why))
+    return schemas.JobSummary(**_summary_fields(record, now_s, why), forecast=forecast)
 
 
 def job(
-    record: JobRecord, now_s: int, why: schemas.ReasonView | None, events: Iterable[StoredEvent]
+    record: JobRecord,
+    now_s: int,
+    why: schemas.ReasonView | None,
+    events: Iterable[StoredEvent],
+    forecast: schemas.ForecastView | None = None,
 ) -> schemas.JobView:
     """One job in full."""
     workers = record.placement.workers if record.placement else ()
@@ -64,6 +70,7 @@ def job(
         evictions=len(record.evictions),
         stop_cause=record.stop_cause,
         story=[story_entry(event) for event in events],
+        forecast=forecast,
         spec=codec.document(record.job),
     )
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..model.decision import Decision, Reason
+from ..model.decision import Decision, Reason, Start
 from ..model.job import Job
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from ..solver.admission import Admission
+    from ..solver.forecast import Chosen
     from ..solver.guard import Guard
     from ..solver.verify import Violation
 
@@ -50,6 +51,13 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
     from ..solver.verify import verify as verifier
 
     return verifier(snapshot, policy, decision)
+
+
+def decide(snapshot: Snapshot, policy: Policy) -> Chosen | Sequence[Start]:
+    """What a round would do, without proof and at once: forecasts and what-ifs run many rounds."""
+    from ..solver.greedy import greedy
+
+    return greedy(snapshot, policy)
 
 
 def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:

@@ -26,7 +26,7 @@ POLL_S = 0.1
 GUARD_S = 10.0
 """Wall seconds after which a round takes the best decision it has; below the lease's life."""
 
-QUIET = frozenset({"agent_report", "gang_progress", "gang_reserved", "gang_running", "planned"})
+QUIET = frozenset({"agent_report", "forecast", "gang_progress", "gang_reserved", "gang_running", "planned"})
 """Entries of the log after which nothing new can be placed, so that no round is due."""
 
 MAX_DUMPS = 50

@@ -51,6 +51,22 @@ class ReasonView(Shape):
     round: int | None = None
 
 
+class ForecastView(Shape):
+    """When a waiting job is expected to start, as of `at_s`; `why` says why no start is told.
+
+    `earliest_s` to `latest_s` spans the starts by estimates and by limits.
+    """
+
+    sentence: str = Field(examples=["starts about 14:20 UTC (in 25 min)"])
+    start_s: int | None = None
+    earliest_s: int | None = None
+    latest_s: int | None = None
+    basis: str = Field(examples=["estimate"])
+    why: str | None = Field(default=None, examples=["held"])
+    steps: int = 0
+    at_s: int
+
+
 class RankView(Shape):
     """Where one rank runs."""
 
@@ -94,6 +110,7 @@ class JobSummary(Shape):
     message: str = ""
     version: int
     reason: ReasonView | None = None
+    forecast: ForecastView | None = None
 
 
 class JobView(JobSummary):
@@ -182,6 +199,14 @@ class SolveRequest(Shape):
     """A snapshot and, optionally, a policy, as documents."""
 
     snapshot: Document
+    policy: Document | None = None
+
+
+class WhatIfRequest(Shape):
+    """A change and what it is made to: a snapshot, without one the live fleet; without a policy the service's own."""
+
+    change: Document
+    snapshot: Document | None = None
     policy: Document | None = None
 
 

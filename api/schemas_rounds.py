@@ -66,6 +66,17 @@ class AllocationView(Shape):
     share_milli: int
 
 
+class ForecastErrorView(Shape):
+    """How far the forecasts made at submission were off, over the jobs that waited ten minutes or more.
+
+    Median absolute errors: in seconds, and in thousandths of the job's wait.
+    """
+
+    jobs: int
+    median_error_s: int
+    median_error_milli: int
+
+
 class SummaryView(Shape):
     """How the service has done so far; outcomes and goals are counted over the latest 1000 rounds."""
 
@@ -77,3 +88,4 @@ class SummaryView(Shape):
     rounds: int
     outcomes: dict[str, int]
     goal_statuses: dict[str, int]
+    forecasts: ForecastErrorView | None = None

@@ -14,6 +14,7 @@ _SENTENCES = {
     "hold": "hold asked",
     "resume": "queued again",
     "priority": "priority changed",
+    "forecast": "start forecast",
     "planned": "attempt {attempt} planned",
     "preempted": "attempt {attempt} must leave",
     "resized": "attempt {attempt} leaves for another size",

@@ -34,6 +34,8 @@ def submit_job(ctx: Context, job: Job, client_key: str | None) -> schemas.Submit
         told = why if admission.nearest in why else f"{why} Nearest that fits: {admission.nearest}"
         raise Problem(422, told, kind="urn:phalanx:never-fits", nearest=admission.nearest)
     done = ctx.store.submit(job, now_s=now_s, client_key=client_key)
+    if done.created:
+        ctx.forecasts.refresh()
     return schemas.SubmitAnswer(job=done.job, created=done.created, warnings=list(admission.warnings))
 
 

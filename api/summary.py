@@ -15,6 +15,7 @@ from ..model.ids import JobId
 from ..model.job_state import JobState
 from . import schemas_rounds
 from .eventlog import entries
+from .forecast_errors import ForecastErrors
 from .story import parsed
 
 RECENT_ROUNDS = 1_000
@@ -60,6 +61,7 @@ class Tally:
         self._submitted_s: dict[str, int] = {}
         self._gpu_milli: dict[str, int] = {}
         self._waits: dict[str, int] = {}
+        self._forecasts = ForecastErrors()
         self._held: dict[tuple[str, int], int] = {}
         self._held_sum = 0
         self._ended: dict[str, JobState | None] = {}
@@ -85,6 +87,7 @@ class Tally:
 
     def _feed_job(self, job: str, entry: StoredEvent, data: Mapping[str, Any]) -> None:
         attempt = (job, int(data.get("attempt", 0)))
+        self._forecasts.feed(job, entry, data)
         if entry.kind == "submitted":
             self._submitted_s.setdefault(job, entry.at_s)
         elif entry.kind == "planned":
@@ -135,6 +138,7 @@ class Tally:
             rounds=max(self._rounds, default=0),
             outcomes=dict(Counter(record.outcome for record in rounds)),
             goal_statuses=dict(Counter(str(goal.status) for record in rounds for goal in record.decision.goals)),
+            forecasts=self._forecasts.view(),
         )
 
 

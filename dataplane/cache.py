@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import random
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from .files import write_atomic
 from .inventory import DATASETS
 from .manifest import Manifest, Shard
 from .source import Source, copy_checked
+from .stall import StallWatch, lock_within, note_holder
 
 _TOUCH_EVERY_S = 1.0
 _LOOK_AGAIN_S = 0.005
@@ -36,18 +38,30 @@ class ShardCache:
 
     `budget_bytes` bounds whole and half-fetched shards together. A fetch that finds no room, because other
     processes are reading everything there is, waits `wait_s` seconds before it raises CacheFull. A fetch whose
-    bytes are wrong or that breaks off is tried `attempts` times. Only files that the cache made are ever removed.
+    bytes are wrong or that breaks off is tried `attempts` times. Who waits for another process's fetch waits as long
+    as it makes progress, and `stall_s` seconds longer. Only files that the cache made are ever removed. With
+    `shared`, other users of the host may use the same folder; all of them must say so. Raises CacheError for a folder
+    that cannot be used.
     """
 
-    def __init__(self, root: str | Path, budget_bytes: int, *, wait_s: float = 60.0, attempts: int = 3) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        budget_bytes: int,
+        *,
+        wait_s: float = 60.0,
+        attempts: int = 3,
+        stall_s: float = 120.0,
+        shared: bool = False,
+    ) -> None:
         if budget_bytes < 1 or attempts < 1:
             raise CacheError(f"budget_bytes {budget_bytes} and attempts {attempts} must be positive")
         self.root = Path(root)
         self.budget_bytes = budget_bytes
         self._wait_s = wait_s
         self._attempts = attempts
-        self._room = Room(self.root, budget_bytes)
-        (self.root / DATASETS).mkdir(exist_ok=True)
+        self._stall_s = stall_s
+        self._room = Room(self.root, budget_bytes, stall_s, shared=shared)
         self._room.sweep()
 
     def register(self, manifest: Manifest) -> None:
@@ -83,6 +97,7 @@ class ShardCache:
                 # Whether it succeeds or not, asking for the exclusive lock gives the shared one up, and so does the
                 # way back: what was true before may not be true after, in both directions.
                 if try_exclusive(lock):
+                    note_holder(lock)
                     if not _is_whole(path, shard):
                         self._fetch(shard, source, deadline)
                 elif races < _RACES:  # others, too, have just found it absent
@@ -110,30 +125,38 @@ class ShardCache:
 
     def _share(self, lock: int, shard: Shard, wait: bool) -> None:
         """Takes the shared lock, once whoever is fetching the shard is done."""
+        if try_shared(lock):
+            return
+        watch, what = StallWatch(self._room.part(shard), self._stall_s), f"cache {self.root}: shard {shard.file}"
         if wait:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            lock_within(lock, fcntl.LOCK_SH, watch, what)
             return
         while not try_shared(lock):
             # It may be the fetch that waits for room, and then for the caller's other pins.
             if self.pressed():
-                raise CacheFull(f"cache {self.root}: shard {shard.file} is being fetched while others wait for room")
+                raise CacheFull(f"{what} is being fetched while others wait for room")
+            watch.look(lock, what)
             time.sleep(_LOOK_AGAIN_S)
 
     def _fetch(self, shard: Shard, source: Source, deadline: float) -> None:
         """Makes the shard present; the caller holds its exclusive lock."""
-        reasons = []
+        fault = None
         for _ in range(self._attempts):
             target = self._room.reserve(shard, deadline)
             try:
-                reason = copy_checked(shard, source, target)
-                if reason is None:
+                fault = copy_checked(shard, source, target)
+                if fault is None:
                     self._room.publish(shard)
                     return
-                reasons.append(reason)
             finally:
                 os.close(target)
                 self._room.give_up(shard)
-        raise CorruptShard(f"shard {shard.file} from {source}: {reasons[-1]}, {self._attempts} times in a row")
+        assert fault is not None
+        kind = CorruptShard if fault.wrong else CacheError
+        raise kind(
+            f"shard {shard.file} from {source}: {fault.reason}, {self._attempts} times in a row "
+            f"(host {socket.gethostname()})"
+        )
 
 
 def _is_whole(path: Path, shard: Shard) -> bool:

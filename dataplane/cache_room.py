@@ -8,13 +8,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import CacheError, CacheFull
 from .files import fsync_folder
-from .inventory import LOCKS, OBJECT_SUFFIX, OBJECTS
+from .inventory import DATASETS, LOCKS, OBJECT_SUFFIX, OBJECTS
 from .manifest import Shard
+from .stall import StallWatch, lock_within, note_holder
 
 PART_SUFFIX = ".part"
 
@@ -26,27 +27,39 @@ _PRESSED_FOR_S = 0.5
 class Room:
     """The files of one cache folder and their locks. `budget_bytes` bounds whole and half-fetched shards together."""
 
-    def __init__(self, root: Path, budget_bytes: int) -> None:
+    def __init__(self, root: Path, budget_bytes: int, stall_s: float, *, shared: bool) -> None:
         self._root = root
+        self._shared = shared
+        self._stall_s = stall_s
         self._budget = budget_bytes
         self._objects, self._locks = root / OBJECTS, root / LOCKS
-        for folder in (self._objects, self._locks):
-            folder.mkdir(parents=True, exist_ok=True)
+        with self._told():
+            for folder in (root, self._objects, self._locks, root / DATASETS):
+                folder.mkdir(parents=True, exist_ok=True)
+                self._open_to_all(folder, 0o777)
 
     def path(self, shard: Shard) -> Path:
         """Where a shard stands once it is whole."""
         return self._objects / (shard.xxh3_128 + OBJECT_SUFFIX)
 
+    def part(self, shard: Shard) -> Path:
+        """Where a shard stands while it is being fetched."""
+        return self.path(shard).with_suffix(PART_SUFFIX)
+
     def open_lock(self, name: str) -> int:
         """An open descriptor of a lock file, which is never removed: two processes must never lock different ones."""
-        return os.open(self._lock_file(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        path = self._lock_file(name)
+        with self._told():
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._open_to_all(path, 0o666)
+        return lock
 
     def reserve(self, shard: Shard, deadline: float) -> int:
         """An open .part file of the shard's size, counted from now on; the caller holds the shard's exclusive lock.
 
         Raises CacheFull if there is no room by `deadline` (of time.monotonic), and CacheError if the disk is full.
         """
-        part = self.path(shard).with_suffix(PART_SUFFIX)
+        part = self.part(shard)
         while True:
             with self._evicting():
                 part.unlink(missing_ok=True)
@@ -62,12 +75,13 @@ class Room:
         path = self.path(shard)
         # Under the evict lock: a count meanwhile could see neither the old name nor the new one.
         with self._evicting():
+            self._open_to_all(path.with_suffix(PART_SUFFIX), 0o666)
             path.with_suffix(PART_SUFFIX).rename(path)
         fsync_folder(self._objects)
 
     def give_up(self, shard: Shard) -> None:
         """Removes a .part file; the caller holds the shard's exclusive lock."""
-        self.path(shard).with_suffix(PART_SUFFIX).unlink(missing_ok=True)
+        self.part(shard).unlink(missing_ok=True)
 
     def remove(self, shard: Shard) -> None:
         """Removes a shard even under its readers, who keep what they have mapped."""
@@ -97,6 +111,25 @@ class Room:
         """Removes what fetches left behind whose process died."""
         with self._evicting():
             self._reap()
+
+    def _open_to_all(self, path: Path, mode: int) -> None:
+        """In a shared cache other users may read, lock, fill and evict, whatever this user's umask is."""
+        if self._shared:
+            with suppress(PermissionError):  # it is another user's, who has done the same
+                if path.stat().st_mode & 0o777 != mode:
+                    path.chmod(mode)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError as error:
+            raise CacheError(
+                f"cache {self._root}: may not be written by user {os.geteuid()} ({error}); give each user a cache of "
+                "its own, or let all of them use ShardCache(..., shared=True)"
+            ) from error
+        except OSError as error:
+            raise CacheError(f"cache {self._root}: {error}") from error
 
     def _lock_file(self, name: str) -> Path:
         return self._locks / f"{name}.lock"
@@ -156,7 +189,10 @@ class Room:
     def _evicting(self) -> Iterator[None]:
         lock = self.open_lock(_EVICT)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not try_exclusive(lock):
+                watch = StallWatch(self._lock_file(_EVICT), self._stall_s)
+                lock_within(lock, fcntl.LOCK_EX, watch, f"cache {self._root}: its evict lock")
+            note_holder(lock)
             yield
         finally:
             os.close(lock)

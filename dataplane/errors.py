@@ -7,7 +7,8 @@ DataplaneError
 ├── CacheError               the shard cache cannot do what was asked
 │   └── CacheFull            no room could be made within the byte budget
 ├── LoaderError              the loader was asked for something impossible, or a state of another data set
-└── CheckpointError          a checkpoint cannot be written or read
+├── CheckpointError          a checkpoint cannot be written or read
+└── OfflineError             the job that writes shards cannot go on
 """
 
 
@@ -41,3 +42,7 @@ class LoaderError(DataplaneError):
 
 class CheckpointError(DataplaneError):
     """A checkpoint cannot be written or read."""
+
+
+class OfflineError(DataplaneError):
+    """The job that makes shards from raw recordings was asked for something impossible, or cannot go on."""

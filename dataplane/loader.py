@@ -1,6 +1,5 @@
 """Batches for one rank, gathered ahead of use, in an order that does not depend on the number of ranks."""
 
-import functools
 import logging
 import os
 import threading
@@ -9,16 +8,15 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import torch
 
-from .dataset import ShardDataset
+from .batches import MASK, BatchMaker, BatchTransform, SampleTransform, Transforms
 from .errors import LoaderError
-from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, Order, check_cut
+from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
 from .read_ahead import ReadAhead
 from .ring import Failed, Filled, Ring, fill, give_back, new_ring, receive
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .schedule import Schedule, Tail
+from .views import Readable
 
 _STATE_VERSION = 1
 _JOIN_S = 5.0
@@ -26,12 +24,21 @@ _log = logging.getLogger(__name__)
 
 
 class Loader:
-    """An endless iterator over the batches of one rank; epochs follow one another without a gap.
+    """An iterator over the batches of one rank: endless, epochs following one another without a gap, or by epochs.
 
-    A batch is a dict with a tensor of shape (global_batch_size / world_size, *field.shape) per field. It is valid
+    A batch is a dict with a tensor of shape (global_batch_size / world_size, *field.shape) per field (a variable field
+    has the items of all samples in NAME, and in NAME.offsets where each sample's begin, with their end). It is valid
     until the next one is asked for; then its memory is filled anew (with a CUDA `device`, batches are the caller's
     own). `depth` >= 1 batches are kept ready by a background thread. `pin_memory` page-locks the buffers where CUDA
-    is available. All ranks must be given the same data set, global batch, seed, `shards_per_block` and `lanes`.
+    is available. All ranks must be given the same data, global batch, seed, `shards_per_block` and `lanes`.
+
+    With `tail` "drop" or "pad" each `for` loop is one epoch, with equally many batches on every rank: the samples that
+    fill no batch are left out, or the last batch is filled with repeats and `mask` says which samples count.
+    `epoch_samples` is the length of an epoch (default: all samples); it may be longer or shorter than the data.
+
+    `cast` hands fields out in another type, such as {"data": torch.bfloat16}; `sample_transform` (in
+    `transform_threads` threads) and `transform` are called with a sample's, or the whole batch's, dict of tensors, and
+    where they have a second parameter with a numpy Generator that is the same again when the run is resumed.
 
     `state_dict` counts the batches handed out, whatever is ready behind them; it may be loaded with another world
     size or global batch. Close the loader, or use it as a context manager, to end its threads.
@@ -41,7 +48,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: ShardDataset,
+        dataset: Readable,
         global_batch_size: int,
         rank: int = 0,
         world_size: int = 1,
@@ -54,26 +61,35 @@ class Loader:
         shards_per_block: int = DEFAULT_SHARDS_PER_BLOCK,
         lanes: int = DEFAULT_LANES,
         read_ahead: bool = True,
+        tail: Tail = "run_on",
+        epoch_samples: int | None = None,
+        cast: Mapping[str, torch.dtype] | None = None,
+        sample_transform: SampleTransform | None = None,
+        transform: BatchTransform | None = None,
+        transform_threads: int = 2,
     ) -> None:
         check_cut(global_batch_size, rank, world_size)
         if depth < 1:
             raise LoaderError(f"depth {depth} must be at least 1")
-        self._dataset = dataset
-        self._global_batch, self._rank, self._world_size = global_batch_size, rank, world_size
-        self._depth = depth
+        self._data, self._dataset = dataset, dataset.base
+        self._schedule = Schedule(epoch_samples or len(dataset), global_batch_size, tail)
+        self._rank, self._world_size = rank, world_size
+        self._depth, self._seed = depth, seed
         self._device = None if device is None else torch.device(device)
         on_cuda = self._device is not None and self._device.type == "cuda"
         self._pinned = torch.cuda.is_available() and (pin_memory or on_cuda)
-        self._order = Order(dataset.shard_rows, seed, shards_per_block=shards_per_block, lanes=lanes, shuffle=shuffle)
+        self._options = {"shards_per_block": shards_per_block, "lanes": lanes, "shuffle": shuffle}
+        self._order = dataset.order(seed, shards_per_block=shards_per_block, lanes=lanes, shuffle=shuffle)
+        self._transforms = self._made_transforms(cast or {}, sample_transform, transform, transform_threads)
         self._read_ahead = read_ahead and self._fits_ahead()
         self._g = 0
-        self._closed = False
+        self._at_end = self._closed = False
         self._failure: BaseException | None = None
         self._ring: Ring | None = None
         self._held: Filled | None = None
 
     @classmethod
-    def from_env(cls, dataset: ShardDataset, global_batch_size: int, **options: Any) -> Self:
+    def from_env(cls, dataset: Readable, global_batch_size: int, **options: Any) -> Self:
         """A loader for RANK and WORLD_SIZE of the environment, as torchrun and Phalanx set them (default 0, 1)."""
         try:
             rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -84,14 +100,19 @@ class Loader:
     @property
     def epoch(self) -> int:
         """Whole epochs that the batches handed out so far have covered."""
-        return self._g // self._order.rows
+        return self._g // self._schedule.epoch_samples
 
     @property
     def samples(self) -> int:
-        """Samples handed out so far, over all ranks."""
+        """Sample numbers passed so far, over all ranks."""
         return self._g
 
+    def __len__(self) -> int:
+        """Batches in one epoch."""
+        return self._schedule.batches_per_epoch
+
     def __iter__(self) -> Self:
+        self._at_end = False
         return self
 
     def __next__(self) -> dict[str, torch.Tensor]:
@@ -99,6 +120,8 @@ class Loader:
             raise LoaderError("the loader is closed")
         if self._failure is not None:
             raise self._failure
+        if self._at_end:
+            raise StopIteration
         ring = self._started()
         if self._held is not None and self._held.buffer is not None:
             give_back(ring, self._held.buffer)
@@ -108,7 +131,8 @@ class Loader:
             self._failure = item.error
             raise item.error
         self._held = item
-        self._g += self._global_batch
+        epoch, self._g = self._schedule.start(self._g) // self._schedule.epoch_samples, self._schedule.after(self._g)
+        self._at_end = self._schedule.tail != "run_on" and self.epoch > epoch
         batch = receive(item)
         if self._device is not None and item.copied is None:
             return {name: tensor.to(self._device) for name, tensor in batch.items()}
@@ -135,11 +159,13 @@ class Loader:
         if differing or not isinstance(samples, int) or samples < 0:
             raise LoaderError("this loader state does not fit: " + ("; ".join(differing) or f"samples {samples!r}"))
         self._halt()
-        self._g = samples
+        self._g = self._schedule.start(samples)
+        self._at_end = False
 
     def close(self) -> None:
         """Ends the threads and lets go of the buffers. Harmless when repeated."""
         self._halt()
+        self._transforms.close()
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -151,29 +177,41 @@ class Loader:
         self.close()
 
     def _constants(self) -> dict[str, Any]:
-        order = self._order
-        return {
-            "dataset": self._dataset.manifest.digest,
-            "seed": order.seed,
-            "shards_per_block": order.shards_per_block,
-            "lanes": order.lanes,
-            "shuffle": order.shuffle,
-        }
+        schedule = {"tail": self._schedule.tail, "epoch_samples": self._schedule.epoch_samples}
+        return {**self._data.identity(), "seed": self._seed, **self._options, **schedule}
+
+    def _made_transforms(
+        self,
+        cast: Mapping[str, torch.dtype],
+        sample: SampleTransform | None,
+        batch: BatchTransform | None,
+        threads: int,
+    ) -> Transforms:
+        fields = self._dataset.fields
+        if self._schedule.tail == "pad" and any(field.name == MASK for field in fields):
+            raise LoaderError(f"tail='pad' adds {MASK!r} to batches, but a field has that name")
+        return Transforms(fields, cast, sample, batch, threads)
 
     def _started(self) -> Ring:
         if self._ring is None:
-            rows = self._global_batch // self._world_size
-            self._ring = ring = new_ring(self._dataset.fields, rows, self._depth, pinned=self._pinned)
+            rows = self._schedule.global_batch // self._world_size
+            casts = self._transforms.cast
+            self._ring = ring = new_ring(self._dataset.fields, rows, self._depth, pinned=self._pinned, casts=casts)
             shards = self._dataset.shards
             # Without read-ahead its thread is still needed for giving way to other users of the cache.
             threaded = self._read_ahead or self._dataset.cache is not None
             ahead = ReadAhead(shards, 2 * self._shards_at_once()) if threaded else None
             if self._dataset.cache is not None:
                 shards.keep = min(shards.keep, self._shards_at_once())
-            cut = (self._global_batch, self._rank, self._world_size)
-            gather = functools.partial(_gather, self._dataset, self._order, cut, ahead if self._read_ahead else None)
+            make = BatchMaker(
+                *(self._dataset, self._order, self._schedule, self._rank, self._world_size),
+                seed=self._seed,
+                sort=bool(self._options["shuffle"]),
+                transforms=self._transforms,
+                ahead=ahead if self._read_ahead else None,
+            )
             # Neither thread refers to the loader, so that a forgotten one can be collected and ends them, too.
-            arguments = (ring, gather, self._g, self._global_batch, self._device)
+            arguments = (ring, make, self._schedule.start(self._g), self._schedule.after, self._device)
             thread = threading.Thread(target=fill, args=arguments, name="phalanx-loader", daemon=True)
             thread.start()
             self._end = weakref.finalize(self, _end, ring, thread, ahead)
@@ -186,7 +224,7 @@ class Loader:
 
     def _shards_at_once(self) -> int:
         lanes = min(self._order.lanes, -(-self._order.lanes // self._world_size) + 1)
-        return min(len(self._dataset.shard_rows), 2 * lanes * self._order.shards_per_block)
+        return min(len(self._dataset.shard_rows), 2 * lanes * int(self._options["shards_per_block"]))
 
     def _fits_ahead(self) -> bool:
         cache = self._dataset.cache
@@ -200,21 +238,6 @@ class Loader:
                 cache.budget_bytes,
             )
         return needed <= cache.budget_bytes
-
-
-def _gather(
-    dataset: ShardDataset,
-    order: Order,
-    cut: tuple[int, int, int],
-    ahead: ReadAhead | None,
-    g: int,
-    out: Mapping[str, Array],
-) -> None:
-    """Fills `out` with this rank's piece of the batch at `g`, and asks for the blocks that follow those in use."""
-    if ahead is not None:
-        ahead.request(order.block_shards(order.rank_positions(g, *cut)))
-        ahead.request(order.block_shards(order.rank_positions(g + order.block_span, *cut)))
-    dataset.gather(order.rank_ids(g, *cut), out)
 
 
 def _end(ring: Ring, thread: threading.Thread, ahead: ReadAhead | None) -> None:

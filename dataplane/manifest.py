@@ -18,12 +18,16 @@ MARKER_NAME = "writing.lock"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard file: its name, samples (>= 1), bytes of the whole file, and their xxh3_128 in hexadecimal."""
+    """One shard file: its name, samples (>= 1), bytes of the whole file, and their xxh3_128 in hexadecimal.
+
+    `items` holds (name, number of items) of each variable field, in the order of the fields.
+    """
 
     file: str
     rows: int
     size_bytes: int
     xxh3_128: str
+    items: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.file or "/" in self.file or self.file.startswith("."):
@@ -66,15 +70,23 @@ class Manifest:
             "name": self.name,
             "rows": self.rows,
             "bytes": self.size_bytes,
-            "fields": [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in self.fields],
-            "shards": [
-                {"file": s.file, "rows": s.rows, "bytes": s.size_bytes, "xxh3_128": s.xxh3_128} for s in self.shards
-            ],
+            "fields": [_field_json(field) for field in self.fields],
+            "shards": [_shard_json(shard) for shard in self.shards],
             "provenance": dict(self.provenance),
         }
 
     def to_bytes(self) -> bytes:
         return json.dumps(self.to_json(), indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _field_json(field: Field) -> dict[str, Any]:
+    content = {"name": field.name, "dtype": field.dtype, "shape": list(field.shape)}
+    return {**content, "variable": True} if field.variable else content
+
+
+def _shard_json(shard: Shard) -> dict[str, Any]:
+    content = {"file": shard.file, "rows": shard.rows, "bytes": shard.size_bytes, "xxh3_128": shard.xxh3_128}
+    return {**content, "items": dict(shard.items)} if shard.items else content
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:
@@ -90,7 +102,7 @@ def manifest_path(location: str | Path) -> Path:
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     elif "://" in text:
-        raise DatasetError(f"{text}: only local folders and file:// addresses can be read")
+        raise DatasetError(f"{text}: no local folder and no file:// address")
     path = Path(text)
     return path if path.name == MANIFEST_NAME else path / MANIFEST_NAME
 
@@ -104,29 +116,44 @@ def read_manifest(location: str | Path) -> Manifest:
     path = manifest_path(location)
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise _why_missing(path.parent) from None
+    return parse_manifest(data, str(path))
+
+
+def parse_manifest(data: bytes, origin: str) -> Manifest:
+    """The manifest in these bytes. Raises DatasetError, naming `origin`, if they are none of this version."""
     try:
         content = json.loads(data)
         if content["format"] != FORMAT or content["version"] != VERSION:
             raise DatasetError(
-                f"{path}: format {content['format']!r} version {content['version']!r}; "
+                f"{origin}: format {content['format']!r} version {content['version']!r}; "
                 f"this version reads {FORMAT!r} version {VERSION}"
             )
         manifest = _parse(content)
         counts = (content["rows"], content["bytes"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path}: not a readable manifest ({type(error).__name__}: {error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{origin}: not a readable manifest ({type(error).__name__}: {error})") from error
     if counts != (manifest.rows, manifest.size_bytes):
         raise DatasetError(
-            f"{path}: rows and bytes {counts} differ from the shards' {manifest.rows}, {manifest.size_bytes}"
+            f"{origin}: rows and bytes {counts} differ from the shards' {manifest.rows}, {manifest.size_bytes}"
         )
     return manifest
 
 
 def _parse(content: dict[str, Any]) -> Manifest:
-    fields = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in content["fields"])
-    shards = tuple(Shard(s["file"], s["rows"], s["bytes"], s["xxh3_128"]) for s in content["shards"])
+    fields = tuple(
+        Field(f["name"], f["dtype"], tuple(f["shape"]), bool(f.get("variable", False))) for f in content["fields"]
+    )
+    variable = [field.name for field in fields if field.variable]
+    shards = tuple(
+        Shard(
+            s["file"], s["rows"], s["bytes"], s["xxh3_128"], tuple((name, int(s["items"][name])) for name in variable)
+        )
+        for s in content["shards"]
+    )
+    if not fields or not shards:
+        raise DatasetError("a data set has at least one field and one shard")
     return Manifest(content["name"], fields, shards, content["provenance"])
 
 

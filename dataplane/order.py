@@ -78,10 +78,14 @@ class Order:
         g = np.asarray(positions, np.int64)
         epochs = g // self.rows
         ids = np.empty_like(g)
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs).tolist():
             chosen = epochs == epoch
             ids[chosen] = self._epoch_ids(epoch, g[chosen] % self.rows)
         return ids
+
+    def lane(self, positions: Ids) -> Ids:
+        """The lane that each sample number falls into."""
+        return positions % self.rows % self.lanes
 
     def rank_positions(self, g: int, global_batch: int, rank: int, world_size: int) -> Ids:
         """The sample numbers that fall to `rank` of the global batch [g, g + global_batch).
@@ -90,9 +94,7 @@ class Order:
         """
         check_cut(global_batch, rank, world_size)
         positions = np.arange(g, g + global_batch, dtype=np.int64)
-        by_lane = np.argsort(positions % self.rows % self.lanes, kind="stable")
-        share = global_batch // world_size
-        return positions[by_lane[rank * share : (rank + 1) * share]]
+        return positions[rank_share(self.lane(positions), rank, world_size)]
 
     def rank_ids(self, g: int, global_batch: int, rank: int, world_size: int) -> Ids:
         """The sample ids of that piece; when shuffled, in rising order, so that a gather walks forward."""
@@ -104,9 +106,9 @@ class Order:
         g = np.asarray(positions, np.int64)
         epochs = g // self.rows
         shards: dict[int, None] = {}
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs).tolist():
             plan = self._epoch(epoch)
-            for block in np.unique(self._block_of(plan, self._places(g[epochs == epoch] % self.rows))).tolist():
+            for block in distinct(self._block_of(plan, self._places(g[epochs == epoch] % self.rows))).tolist():
                 shards.update(dict.fromkeys(self._block_of_shards(plan, block).tolist()))
         return list(shards)
 
@@ -121,7 +123,7 @@ class Order:
         places = self._places(positions)
         blocks = self._block_of(plan, places)
         ids = np.empty_like(positions)
-        for block in np.unique(blocks).tolist():
+        for block in distinct(blocks).tolist():
             chosen = blocks == block
             ids[chosen] = self._block_ids(epoch, block)[places[chosen] - plan.block_starts[block]]
         return ids
@@ -166,6 +168,19 @@ class Order:
         # numpy promises the raw stream of a bit generator for ever, but not that of Generator.permutation.
         stream = np.random.PCG64(np.random.SeedSequence((self.seed, *purpose)))
         return np.argsort(np.asarray(stream.random_raw(size)), kind="stable").astype(np.int64, copy=False)
+
+
+def distinct(numbers: Ids) -> Ids:
+    """The different numbers, rising. `np.unique` imports numpy's masked arrays first: a fifth of a second."""
+    rising = np.sort(numbers)
+    return rising[np.concatenate(([True], rising[1:] != rising[:-1]))] if len(rising) else rising
+
+
+def rank_share(lanes: Ids, rank: int, world_size: int) -> npt.NDArray[np.intp]:
+    """Which samples of a global batch fall to a rank: sorted by lane, the batch is cut into equal pieces."""
+    by_lane = np.argsort(lanes, kind="stable")
+    share = len(lanes) // world_size
+    return by_lane[rank * share : (rank + 1) * share]
 
 
 def check_cut(global_batch: int, rank: int, world_size: int) -> None:

@@ -9,20 +9,50 @@ from typing import Any
 import numpy as np
 import torch
 
-from .fields import Field
+from .fields import OFFSETS_SUFFIX, Field
 from .tensors import buffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Gather = Callable[[int, Mapping[str, Array]], None]
 
 
-@dataclass(slots=True, eq=False)
 class Buffer:
-    """One batch in host memory. `busy` is the event after which copies out of it are done, if any is under way."""
+    """One batch in host memory, page-locked if `pinned`.
 
-    tensors: dict[str, torch.Tensor]
-    arrays: dict[str, Array]
-    busy: Any = None
+    `tensors` and `arrays` lie over the same memory: a field of fixed shape, or NAME.offsets of a variable one.
+    `casts` are tensors for fields that are handed out in another type. `busy` is the event after which copies out of
+    it are done, if any is under way.
+    """
+
+    def __init__(self, fields: tuple[Field, ...], rows: int, casts: Mapping[str, torch.dtype], *, pinned: bool) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.arrays: dict[str, Array] = {}
+        self.casts: dict[str, torch.Tensor] = {}
+        self.busy: Any = None
+        self.pinned = pinned
+        self._grown: dict[str, tuple[torch.Tensor, Array]] = {}
+        self._fields = {each.name: each for each in fields}
+        for each in fields:
+            if each.variable:
+                name = each.name + OFFSETS_SUFFIX
+                self.tensors[name], self.arrays[name] = buffer(Field(each.name, "int64", ()), rows + 1, pinned=pinned)
+            else:
+                self.tensors[each.name], self.arrays[each.name] = buffer(each, rows, pinned=pinned)
+                if each.name in casts:
+                    self.casts[each.name] = torch.empty((rows, *each.shape), dtype=casts[each.name], pin_memory=pinned)
+
+    def grow(self, name: str, items: int) -> Array:
+        """Memory for the items of a variable field; it is kept, and grows by a quarter more than is needed."""
+        made = self._grown.get(name)
+        if made is None or len(made[1]) < items:
+            made = self._grown[name] = buffer(self._fields[name], items + items // 4 + 1, pinned=self.pinned)
+        return made[1]
+
+    def items(self, name: str, count: int) -> torch.Tensor:
+        """The first `count` items of a variable field, after `grow`."""
+        return self._grown[name][0][:count]
+
+
+Make = Callable[[int, Buffer], dict[str, torch.Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +80,18 @@ class Ring:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-def new_ring(fields: tuple[Field, ...], rows: int, depth: int, *, pinned: bool) -> Ring:
+def new_ring(
+    fields: tuple[Field, ...], rows: int, depth: int, *, pinned: bool, casts: Mapping[str, torch.dtype] | None = None
+) -> Ring:
     """A ring of depth + 2 free buffers: one in use, one being filled, `depth` ready in between."""
     ring = Ring()
     for _ in range(depth + 2):
-        made = {f.name: buffer(f, rows, pinned=pinned) for f in fields}
-        ring.free.put(Buffer({n: t for n, (t, _) in made.items()}, {n: a for n, (_, a) in made.items()}))
+        ring.free.put(Buffer(fields, rows, casts or {}, pinned=pinned))
     return ring
 
 
-def fill(ring: Ring, gather: Gather, g: int, step: int, device: torch.device | None) -> None:
-    """Thread body: fills free buffers with the batches at g, g + step, ... until told to stop.
+def fill(ring: Ring, make: Make, g: int, after: Callable[[int], int], device: torch.device | None) -> None:
+    """Thread body: fills free buffers with the batches at g, after(g), ... until told to stop.
 
     Puts one `Filled` per batch on `ready`, in order, or one `Failed` and ends. With a CUDA device the copy is
     enqueued here, on a stream of its own, so that it overlaps with compute; the buffer is free at once and waits for
@@ -72,20 +103,22 @@ def fill(ring: Ring, gather: Gather, g: int, step: int, device: torch.device | N
             if empty.busy is not None:
                 empty.busy.synchronize()
                 empty.busy = None
-            gather(g, empty.arrays)
-            g += step
+            tensors = make(g, empty)
+            g = after(g)
             if stream is None:
-                ring.ready.put(Filled(dict(empty.tensors), empty))
+                ring.ready.put(Filled(tensors, empty))
             else:
-                ring.ready.put(_copy_to_device(empty, device, stream))
+                ring.ready.put(_copy_to_device(tensors, empty, device, stream))
                 ring.free.put(empty)
     except BaseException as error:
         ring.ready.put(Failed(error))
 
 
-def _copy_to_device(source: Buffer, device: torch.device | None, stream: Any) -> Filled:
+def _copy_to_device(
+    tensors: dict[str, torch.Tensor], source: Buffer, device: torch.device | None, stream: Any
+) -> Filled:
     with torch.cuda.stream(stream):
-        copies = {name: tensor.to(device, non_blocking=True) for name, tensor in source.tensors.items()}
+        copies = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
         source.busy = torch.cuda.Event()
         source.busy.record(stream)
     return Filled(copies, copied=source.busy)
@@ -104,7 +137,7 @@ def receive(filled: Filled) -> dict[str, torch.Tensor]:
 
 def give_back(ring: Ring, used: Buffer) -> None:
     """Frees a host buffer; if it is page-locked, the caller's copies out of it may still be under way."""
-    if any(tensor.is_pinned() for tensor in used.tensors.values()):
+    if used.pinned:
         used.busy = torch.cuda.Event()
         used.busy.record()
     ring.free.put(used)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import DatasetError
-from .fields import DTYPES, Field, field_offsets
+from .fields import DTYPES, Field, field_offsets, fixed_fields
 from .files import PAGE_BYTES
 from .manifest import Manifest
 
@@ -37,8 +37,10 @@ class RowRanges:
 
     def __init__(self, manifest: Manifest) -> None:
         self._shards = manifest.shards
-        offsets = [field_offsets(manifest.fields, shard.rows) for shard in manifest.shards]
-        self._ranges = {f.name: _Range(f, manifest, [each[f.name] for each in offsets]) for f in manifest.fields}
+        offsets = [field_offsets(manifest.fields, shard.rows, dict(shard.items)) for shard in manifest.shards]
+        self._ranges = {
+            f.name: _Range(f, manifest, [each[f.name] for each in offsets]) for f in fixed_fields(manifest.fields)
+        }
 
     def place(self, index: int, descriptor: int) -> None:
         """Maps a shard's open file, which must be whole."""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,8 +20,12 @@ class Source(Protocol):
     def stream(self, file: str) -> Iterator[memoryview]:
         """Yields the bytes of one shard file in order; a piece is valid until the next is asked for.
 
-        Raises OSError if the file cannot be read.
+        Raises OSError if the file cannot be read, FileNotFoundError if it is not there.
         """
+        ...
+
+    def read(self, file: str) -> bytes:
+        """The bytes of a small file. Raises OSError as `stream` does."""
         ...
 
 
@@ -28,37 +33,60 @@ class FolderSource:
     """Shards in a local or mounted folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def __str__(self) -> str:
-        return str(self._folder)
+        return str(self.folder)
 
     def stream(self, file: str) -> Iterator[memoryview]:
         piece = memoryview(bytearray(PIECE_BYTES))
-        with (self._folder / file).open("rb", buffering=0) as source:
+        with (self.folder / file).open("rb", buffering=0) as source:
             while count := source.readinto(piece):
                 yield piece[:count]
 
+    def read(self, file: str) -> bytes:
+        return (self.folder / file).read_bytes()
 
-def copy_checked(shard: Shard, source: Source, target: int) -> str | None:
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong with one copy: the source broke off, or (`wrong`) its bytes are not those promised."""
+
+    reason: str
+    wrong: bool
+
+
+def copy_checked(shard: Shard, source: Source, target: int) -> Fault | None:
     """Copies a shard to an open file, hashing on the way, and makes it durable.
 
-    Returns what is wrong with it, None if nothing is. Raises CacheError if the source does not have it.
+    Returns what is wrong with it, None if nothing is. Raises CacheError if the source does not have it, may not be
+    read, or if the disk takes no more.
     """
     digest, size = xxhash.xxh3_128(), 0
-    try:
-        for piece in source.stream(shard.file):
-            size += len(piece)
-            if size > shard.size_bytes:
-                return f"more than the promised {shard.size_bytes} bytes"
-            digest.update(piece)
+    pieces = source.stream(shard.file)
+    while True:
+        try:
+            piece = next(pieces, None)
+        except FileNotFoundError as error:
+            raise CacheError(f"shard {shard.file} is missing in {source}") from error
+        except PermissionError as error:
+            raise CacheError(f"shard {shard.file} may not be read from {source}: {error}") from error
+        except OSError as error:
+            return Fault(f"broke off after {size} bytes ({error})", wrong=False)
+        if piece is None:
+            break
+        size += len(piece)
+        if size > shard.size_bytes:
+            return Fault(f"more than the promised {shard.size_bytes} bytes", wrong=True)
+        digest.update(piece)
+        try:
             _write_all(target, piece)
-    except FileNotFoundError as error:
-        raise CacheError(f"shard {shard.file} is missing in {source}") from error
-    except OSError as error:
-        return f"broke off after {size} bytes ({error})"
-    if size != shard.size_bytes or digest.hexdigest() != shard.xxh3_128:
-        return f"{size} bytes with xxh3_128 {digest.hexdigest()}, promised {shard.size_bytes} with {shard.xxh3_128}"
+        except OSError as error:
+            raise CacheError(f"shard {shard.file} cannot be written to the cache: {error}") from error
+    if size < shard.size_bytes:
+        return Fault(f"ended after {size} of {shard.size_bytes} bytes", wrong=True)
+    if digest.hexdigest() != shard.xxh3_128:
+        return Fault(f"its bytes have the xxh3_128 {digest.hexdigest()}, promised {shard.xxh3_128}", wrong=True)
     os.fsync(target)
     return None
 

@@ -11,17 +11,16 @@ import numpy as np
 import xxhash
 
 from .errors import DatasetError
-from .fields import DTYPES, Field, in_file_order, row_bytes, shard_header
+from .fields import Field, shard_header
 from .files import fsync_folder, write_atomic
 from .manifest import MANIFEST_NAME, MARKER_NAME, Manifest, Shard
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .pending import Pending, Rows
 
 DEFAULT_SHARD_BYTES = 32 << 20
 
 
 class ShardWriter:
-    """Writes samples of fixed-shape fields into shards and, last of all, the manifest.
+    """Writes samples into shards and, last of all, the manifest.
 
     The same rows give the same bytes, however they are cut into calls of `write`. A folder whose writer died has
     no manifest, and readers say so; a new writer starts it afresh. Use as a context manager: leaving it with an
@@ -47,38 +46,40 @@ class ShardWriter:
         self._fields = tuple(fields)
         self._name = name
         self._provenance = dict(provenance or {})
-        self._rows_per_shard = max(1, shard_bytes // row_bytes(fields))
+        self._shard_bytes = shard_bytes
         self._lock = _claim(self._folder)
-        self._pending = {f.name: np.empty((self._rows_per_shard, *f.shape), DTYPES[f.dtype][1]) for f in fields}
-        self._filled = 0
+        self._pending = Pending(fields)
         self._shards: list[Shard] = []
         self._open = True
 
     def write(self, rows: Mapping[str, Any]) -> None:
-        """Appends samples: for every field an array or tensor of shape (rows, *field.shape) and the field's dtype.
+        """Appends samples: for every field an array or tensor of shape (rows, *field.shape) and the field's dtype;
+        for a variable field a list with one array of shape (items, *field.shape) per sample.
 
         bfloat16 is given as a torch tensor or as its raw bits in a numpy uint16 array. Raises DatasetError, with
         nothing written, if a field is missing, unknown, or of another shape or dtype.
         """
         if not self._open:
             raise DatasetError(f"{self._folder}: the writer is closed")
-        arrays = self._checked(rows)
-        count = len(next(iter(arrays.values())))
+        given = Rows(self._fields, rows)
+        sizes = given.sizes_after(self._fields)
         start = 0
-        while start < count:
-            step = min(count - start, self._rows_per_shard - self._filled)
-            for name, array in arrays.items():
-                self._pending[name][self._filled : self._filled + step] = array[start : start + step]
-            self._filled += step
-            start += step
-            if self._filled == self._rows_per_shard:
+        while start < given.count:
+            before = int(sizes[start - 1]) if start else 0
+            room = self._shard_bytes - self._pending.size_bytes
+            stop = int(np.searchsorted(sizes, before + room, side="right"))
+            if stop <= start and self._pending.rows:
                 self._flush()
+                continue
+            stop = max(stop, start + 1)  # a shard holds at least one sample, however large
+            self._pending.add(given, start, stop)
+            start = stop
 
     def close(self) -> Manifest:
         """Writes what is pending and then the manifest. Raises DatasetError if there is no sample at all."""
         if not self._open:
             raise DatasetError(f"{self._folder}: the writer is closed")
-        if self._filled:
+        if self._pending.rows:
             self._flush()
         if not self._shards:
             self.abort()
@@ -111,19 +112,9 @@ class ShardWriter:
         elif self._open:
             self.close()
 
-    def _checked(self, rows: Mapping[str, Any]) -> dict[str, Array]:
-        if set(rows) != set(self._pending):
-            raise DatasetError(f"fields {sorted(rows)} given, the data set has {sorted(self._pending)}")
-        arrays = {field.name: _as_rows(rows[field.name], field) for field in self._fields}
-        counts = {name: len(array) for name, array in arrays.items()}
-        if len(set(counts.values())) != 1:
-            raise DatasetError(f"every field must bring the same number of rows, not {counts}")
-        return arrays
-
     def _flush(self) -> None:
-        file = f"shard-{len(self._shards):06d}.safetensors"
-        data = [self._pending[field.name][: self._filled] for field in in_file_order(self._fields)]
-        parts = [memoryview(shard_header(self._fields, self._filled)), *(array.data.cast("B") for array in data)]
+        file, pending = f"shard-{len(self._shards):06d}.safetensors", self._pending
+        parts = [memoryview(shard_header(self._fields, pending.rows, pending.items)), *pending.pieces()]
         digest = xxhash.xxh3_128()
         temporary = self._folder / f".{file}.tmp"
         with temporary.open("wb") as target:
@@ -133,8 +124,9 @@ class ShardWriter:
             target.flush()
             os.fsync(target.fileno())
         temporary.replace(self._folder / file)
-        self._shards.append(Shard(file, self._filled, sum(map(len, parts)), digest.hexdigest()))
-        self._filled = 0
+        size = sum(map(len, parts))
+        self._shards.append(Shard(file, pending.rows, size, digest.hexdigest(), tuple(pending.items.items())))
+        self._pending = Pending(self._fields)
 
 
 def _claim(folder: Path) -> int:
@@ -156,25 +148,3 @@ def _claim(folder: Path) -> int:
         for left in [*folder.glob("shard-*.safetensors"), *folder.glob(".shard-*.safetensors.tmp")]:
             left.unlink()
     return descriptor
-
-
-def _as_rows(value: Any, field: Field) -> Array:
-    """The rows as numpy sees them. Raises DatasetError on another shape or dtype: nothing is cast silently."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = _bits(value) if field.dtype == "bfloat16" else value.numpy()
-    array = np.asarray(value)
-    if array.dtype != np.dtype(DTYPES[field.dtype][1]):
-        raise DatasetError(f"field {field.name!r}: dtype {array.dtype} given, {field.dtype} declared")
-    if array.shape[1:] != field.shape or array.ndim != len(field.shape) + 1:
-        raise DatasetError(f"field {field.name!r}: shape {array.shape} given, (rows, {field.shape}) expected")
-    return array
-
-
-def _bits(tensor: Any) -> Array:
-    import torch
-
-    if tensor.dtype != torch.bfloat16:
-        raise DatasetError(f"a bfloat16 field was given a tensor of {tensor.dtype}")
-    bits: Array = tensor.contiguous().view(torch.uint16).numpy()
-    return bits

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, NoReturn, TypeVar, Union, cast
 
+from .change import Change
 from .decision import Decision
 from .errors import InvalidInput
 from .event import Event
@@ -33,12 +34,13 @@ KINDS: dict[str, Any] = {
     "phalanx.job": Job,
     "phalanx.event": Event,
     "phalanx.intent": Intent,
+    "phalanx.change": Change,
 }
 """The documents that cross Phalanx's borders; each has a JSON Schema in docs/formats/."""
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """The document of a Snapshot, Policy, Decision, Job, Event or Intent as JSON text."""
+    """The document of a Snapshot, Policy, Decision, Job, Event, Intent or Change as JSON text."""
     return json.dumps(document(value), indent=indent, allow_nan=False, separators=None if indent else (",", ":"))
 
 

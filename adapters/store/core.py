@@ -225,6 +225,11 @@ class BookStore:
         with self._library.read() as books:
             return books.events(after, limit, subject)
 
+    def note(self, kind: str, subject: str, document: str, *, now_s: int) -> int:
+        """See the port."""
+        with self._library.write() as books:
+            return books.log(LogEntry(at_s=now_s, kind=kind, subject=subject, document=document))
+
     def close(self) -> None:
         """Frees connections."""
         self._library.close()

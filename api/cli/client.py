@@ -18,14 +18,14 @@ _REFUSALS = {401, 403, 409, 412}
 class Service:
     """The HTTP API at `url`. Raises Stop: 2 for what is wrong with the request, 3 unreachable, 4 refused."""
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url.rstrip("/")
         host = urlsplit(url).hostname or ""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             # A proxy of the environment is for other machines: on loopback it would only be in the way.
             self._client = httpx.Client(
-                base_url=self._url, headers=headers, timeout=TIMEOUT_S, trust_env=not is_loopback(host)
+                base_url=self._url, headers=headers, timeout=timeout_s, trust_env=not is_loopback(host)
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise Stop(Exit.BAD_INPUT, f"--url {url}: not an address ({error}); expected http://host:port") from None

@@ -42,18 +42,22 @@ def job(job_id: str, url: str, token: str, as_json: bool) -> None:
 @service_options
 @json_option
 def why(job_id: str, url: str, token: str, as_json: bool) -> None:
-    """Says in one sentence why JOB waits, and what would help."""
+    """Says in one sentence why JOB waits, what would help, and when it is expected to start."""
     view = Service(url, token).get(job_path(job_id))
     reason = view["reason"]
     if as_json:
-        print_json({"job": view["id"], "state": view["state"], "reason": reason})
-    elif reason is None:
+        print_json({"job": view["id"], "state": view["state"], "reason": reason, "forecast": view.get("forecast")})
+        return
+    if reason is None:
         click.echo(_not_waiting(view))
     else:
         click.echo(reason["sentence"])
         for help_line in reason["helps"]:
             if help_line not in reason["sentence"]:
                 click.echo(f"  would help: {help_line}")
+    told = _forecast(view)
+    if told:
+        click.echo(f"  forecast: it {told}")
 
 
 def _not_waiting(view: dict[str, Any]) -> str:
@@ -61,6 +65,18 @@ def _not_waiting(view: dict[str, Any]) -> str:
     if view["state"] in ("queued", "blocked"):
         return f"{told}; no round has looked at it yet."
     return f"{told}, so it does not wait{': ' + view['message'] if view['message'] else '.'}"
+
+
+def _forecast(view: dict[str, Any]) -> str:
+    """When it starts, and when it does if all jobs before it run to their limits; "" where nothing is told."""
+    told = view.get("forecast")
+    if not told:
+        return ""
+    sentence: str = told["sentence"]
+    if told["start_s"] is None or told["latest_s"] is None or told["latest_s"] <= told["start_s"]:
+        return sentence
+    later = seconds(told["latest_s"] - told["start_s"])
+    return f"{sentence}; {later} later if all jobs before it run to their limits"
 
 
 def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
@@ -72,5 +88,6 @@ def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
         ("exit code", "" if view["exit_code"] is None else str(view["exit_code"])),
         ("message", view["message"]),
         ("why", view["reason"]["sentence"] if view["reason"] else ""),
+        ("forecast", _forecast(view)),
     ]
     return [(name, value) for name, value in facts if value]

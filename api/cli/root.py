@@ -28,8 +28,11 @@ COMMANDS = {
     "cordon": ("hosts", "Give hosts no new work."),
     "uncordon": ("hosts", "Let cordoned hosts take work again."),
     "solve": ("solve", "Decide one snapshot; needs no service."),
+    "whatif": ("whatif", "Compare a snapshot, or the live fleet, with a changed one."),
     "verify": ("solve", "Check a decision against every rule; needs no service."),
     "import-trace": ("trace", "Make a snapshot of a public trace as it stood at a time."),
+    "shard": ("shard", "Make data sets of shards from raw recordings, and look at them."),
+    "cache": ("cache", "Fill a host's shard cache before a job comes, and show it."),
     "schema": ("schema", "Print or write the JSON Schemas of the documents."),
     "demo": ("demo", "Run a small fleet with an example mix of jobs, start to end."),
 }

@@ -8,5 +8,6 @@ from .jobs import router as jobs
 from .pages import router as pages
 from .rounds import router as rounds
 from .solve import router as solve
+from .whatif import router as whatif
 
-ROUTERS = (jobs, hosts, rounds, solve, agents, events, health, pages)
+ROUTERS = (jobs, hosts, rounds, solve, agents, events, health, pages, whatif)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 
 from ...model.errors import NotFound
 from ...model.ids import JobId, TeamId
-from ...model.job_state import JobState
+from ...model.job_state import WAITING, JobState
 from ...model.snapshot import JobRecord
 from .. import convert, schemas
 from ..body import JOB, SMALL, JsonBody, read_as
@@ -77,7 +77,9 @@ def list_jobs(
     page = ctx.store.jobs(states=tuple(state or ()), team=TeamId(team) if team else None, limit=limit, cursor=cursor)
     why = convert.reasons(ctx.newest_round())
     now_s = ctx.clock.now_s()
-    jobs = [convert.job_summary(record, now_s, _why(record, why)) for record in page.jobs]
+    waits = any(record.state in WAITING for record in page.jobs)
+    told = ctx.forecasts.views(now_s) if waits else {}
+    jobs = [convert.job_summary(record, now_s, _why(record, why), _told(record, told)) for record in page.jobs]
     return schemas.JobPage(jobs=jobs, next_cursor=page.next_cursor)
 
 
@@ -92,8 +94,8 @@ def one_job(
     """One job: where it stands, where it runs, why it waits, and its story."""
     record = ctx.store.job(JobId(job))
     response.headers["ETag"] = _etag(record)
-    # A waiting job's reason changes without its row changing, so only the others can be "unchanged".
-    if if_none_match == _etag(record) and record.state is not JobState.QUEUED:
+    # A waiting job's reason and forecast change without its row changing, so only the others can be "unchanged".
+    if if_none_match == _etag(record) and record.state not in (JobState.QUEUED, JobState.BLOCKED):
         return Response(status_code=304, headers={"ETag": _etag(record)})
     return view(ctx, record)
 
@@ -155,7 +157,13 @@ def logs(
 def view(ctx: Context, record: JobRecord) -> schemas.JobView:
     """The job in full, as the routes and the page of a job show it."""
     why = _why(record, convert.reasons(ctx.newest_round()))
-    return convert.job(record, ctx.clock.now_s(), why, story_of(ctx.store, record.id))
+    now_s = ctx.clock.now_s()
+    told = _told(record, ctx.forecasts.views(now_s)) if record.state in WAITING else None
+    return convert.job(record, now_s, why, story_of(ctx.store, record.id), told)
+
+
+def _told(record: JobRecord, told: dict[str, schemas.ForecastView]) -> schemas.ForecastView | None:
+    return told.get(record.id) if record.state in WAITING else None
 
 
 def _why(record: JobRecord, why: dict[str, schemas.ReasonView]) -> schemas.ReasonView | None:

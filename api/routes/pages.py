@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 MOST_ROWS = 200
 LOG_LINES = 60
 ROUNDS = 11
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -69,7 +69,7 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
         rounds=[convert.round_view(record) for record in rounds[1:]],
         summary=ctx.tally.summary(now_s),
     )
-    return HTMLResponse(page, headers=_HEADERS)
+    return HTMLResponse(page, headers=HEADERS)
 
 
 @router.get("/jobs/{job}", response_class=HTMLResponse)
@@ -90,7 +90,7 @@ def job_page(
         rank=rank,
         lines=tail_lines(path, LOG_LINES),
     )
-    return HTMLResponse(page, headers=_HEADERS)
+    return HTMLResponse(page, headers=HEADERS)
 
 
 @router.get("/static/{name}")
@@ -112,12 +112,13 @@ def _rows(ctx: Context, snapshot: Snapshot, newest: RoundRecord | None) -> tuple
     """Waiting jobs in order of level, priority and age; active ones, newest first."""
     why = convert.reasons(newest)
     now_s = snapshot.now_s
+    told = ctx.forecasts.views(now_s)
     waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
     active = [record for record in snapshot.jobs if record.state.holds_capacity]
     waiting.sort(key=lambda record: (-record.level, -record.job.priority, record.submitted_s, record.id))
     active.sort(key=lambda record: (-(record.planned_s or 0), record.id))
     return (
-        [convert.job_summary(record, now_s, why.get(record.id)) for record in waiting],
+        [convert.job_summary(record, now_s, why.get(record.id), told.get(record.id)) for record in waiting],
         [convert.job_summary(record, now_s, None) for record in active],
     )
 

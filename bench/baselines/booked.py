@@ -14,7 +14,7 @@ from ...solver.books import Books
 from ...solver.demand import CardKind
 from ...solver.layout import lay_out
 from .floor import Floor, Ints
-from .seating import CardChoice, Taste, seat
+from .seating import CardChoice, Supply, Taste, seat
 
 _ANY_NUMBER = 100_000
 
@@ -28,9 +28,12 @@ class Booked:
         self._rooms: dict[tuple[WorkerRequest, TeamId | None, str | None], tuple[Ints, int]] = {}
         self._seats: list[tuple[Job, WorkerPlacement]] = []
 
-    def place(self, record: JobRecord, taste: Taste) -> Placement | None:
-        """Books the gang by that taste and returns where it runs, or changes nothing and returns None."""
-        if seat(record, self.floor, self, taste) is None:
+    def place(self, record: JobRecord, taste: Taste, beside: Supply | None = None) -> Placement | None:
+        """Books the gang by that taste and returns where it runs, or changes nothing and returns None.
+
+        `beside` is a narrower supply that takes from this one too.
+        """
+        if seat(record, self.floor, self if beside is None else beside, taste) is None:
             return None
         counts: dict[str, Counter[tuple[HostId, CardKind | None]]] = {}
         cards: dict[str, list[tuple[HostId, int]]] = {}

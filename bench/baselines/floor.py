@@ -28,11 +28,17 @@ _MOST_CHOICES = 64
 class Floor:
     """Hosts that take new work, in the order of the fleet, with their domains numbered by their first host."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, hosts: Iterable[Host] | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        hosts: Iterable[Host] | None = None,
+        confinement: Confinements | None = None,
+    ) -> None:
         taking = snapshot.hosts if hosts is None else hosts
         self.hosts: list[Host] = [host for host in taking if placeable(host)]
         self.index: dict[HostId, int] = {host.id: number for number, host in enumerate(self.hosts)}
-        self.confinement = Confinements(snapshot, policy)
+        self.confinement = Confinements(snapshot, policy) if confinement is None else confinement
         self._snapshot, self._policy = snapshot, policy
         self._domains: dict[Layer | None, Ints] = {}
         self._masks: dict[frozenset[SiteId], Ints] = {}
@@ -58,7 +64,7 @@ class Floor:
         return self._masks[sites]
 
     def types(self, job: Job) -> list[Types]:
-        """Choices of one GPU type for each role, the fastest first; types of which no card has memory enough are out."""
+        """Choices of one GPU type for each role, the fastest first; a type needs a card with memory enough."""
         choices = [self._types(role) for role in job.roles]
         return [types for _, types in zip(range(_MOST_CHOICES), product(*choices), strict=False)]
 

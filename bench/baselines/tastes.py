@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...model.ids import TeamId
 from ...model.job import Job, Role, WorkerRequest
@@ -49,7 +50,8 @@ class Tightest:
         spare = [
             np.bincount(of, weights=room)[domains] - role.count for role, room in zip(job.roles, rooms, strict=True)
         ]
-        return np.minimum.reduce(spare)
+        least: NDArray[np.float64] = np.minimum.reduce(spare)
+        return least
 
     def fill(self, job: Job, role: Role, gpu_type: str | None, hosts: Ints, room: Ints, number: int) -> Share:
         """Few hosts, the last one tight."""

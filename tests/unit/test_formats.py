@@ -9,6 +9,7 @@ import pytest
 
 from phalanx.api.cli.schema import file_name, schema_text
 from phalanx.api.jobfile import job_from_dict
+from phalanx.model.change import AddHosts, AddJobs, Change, ChangeHost, ChangeTeam
 from phalanx.model.codec import KINDS, document
 from phalanx.model.decision import Certificate, Decision, Grain, Reason, ReasonKind, Stage, Start
 from phalanx.model.event import AgentReport, GangExited, HostChanged
@@ -80,6 +81,12 @@ def samples() -> list[object]:
         GangExited(id="e", at_s=1, job="j1", attempt=1, exits=(RankExit(rank=0, code=0),)),
         HostChanged(id="e", at_s=1, host="h1", state=HostState.DOWN),
         AgentReport(id="e", at_s=1, host="h1", site="s", disk_free_mib=5, cached=hosts[0].cached),
+        Change(
+            add_hosts=(AddHosts(like="h1", count=2), AddHosts(host=hosts[0])),
+            hosts=(ChangeHost(host="h1", state=HostState.DOWN, windows=()),),
+            add_jobs=(AddJobs(job=job),),
+            teams=(ChangeTeam(team="t", weight=3, limit=()),),
+        ),
     ]
 
 

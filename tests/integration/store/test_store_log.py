@@ -33,6 +33,16 @@ def test_the_log_tells_in_order_what_was_asked_and_what_happened(world: World) -
     assert world.store.snapshot(1).version == start + 7
 
 
+def test_a_note_is_an_entry_that_changes_nothing_else(world: World) -> None:
+    world.submit("j1")
+    before = world.store.snapshot(1)
+    number = world.store.note("forecast", "job j1", '{"start_s":7}', now_s=world.now)
+    assert number == before.version + 1
+    (entry,) = world.store.events(after=before.version)
+    assert (entry.number, entry.kind, entry.subject, entry.document) == (number, "forecast", "job j1", '{"start_s":7}')
+    assert world.store.snapshot(1).jobs == before.jobs
+
+
 def test_what_changes_nothing_is_not_logged(world: World) -> None:
     world.submit("j1")
     number = world.store.snapshot(1).version

@@ -55,14 +55,19 @@ class World:
     def submit(self, name: str, workers: int = 1, script: Script | None = None, grace_s: int = 5) -> None:
         if script is not None:
             self.scripts[name] = script
-        request = WorkerRequest(gpu_milli=1000, cpu_milli=1000)
         job = Job(
             id=JobId(name),
             team=TeamId("t"),
-            roles=(Role(count=workers, request=request),),
+            roles=(Role(count=workers, request=WorkerRequest(gpu_milli=1000, cpu_milli=1000)),),
             checkpoint=CheckpointPolicy(interval_s=60, grace_s=grace_s),
         )
         self.store.submit(job, now_s=self.clock.now_s())
+
+    @staticmethod
+    def gang(name: str) -> Job:
+        """A gang that needs two whole hosts."""
+        role = Role(count=2, request=WorkerRequest(gpu_milli=2000, cpu_milli=1000))
+        return Job(id=JobId(name), team=TeamId("t"), roles=(role,))
 
     def plan(self, name: str, *spots: tuple[str, int]) -> None:
         """Commits a start with each worker on a (host, card)."""

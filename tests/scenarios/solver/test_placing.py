@@ -16,11 +16,20 @@ from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.explain import reasons
 from phalanx.solver.greedy import greedy
-from phalanx.solver.verify import verify_starts
+from phalanx.solver.solve import solve
+from phalanx.solver.verify import verify, verify_starts
 
 Solver = Callable[[Snapshot, Policy], tuple[Start, ...]]
 
-SOLVERS: list[Solver] = [greedy]
+
+def solved_exactly(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
+    """The starts of the whole round."""
+    decision = solve(snapshot, policy)
+    assert verify(snapshot, policy, decision) == ()
+    return decision.starts
+
+
+SOLVERS: list[Solver] = [greedy, solved_exactly]
 """Everything that turns a snapshot into starts keeps these scenarios."""
 
 

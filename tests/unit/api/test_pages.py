@@ -14,7 +14,7 @@ from phalanx.model.policy import Policy
 class Page(HTMLParser):
     """Collects what the tests look at, and checks that every element closes."""
 
-    void = frozenset({"meta", "link", "img", "br"})
+    void = frozenset({"meta", "link", "img", "br", "input"})
 
     def __init__(self, text):
         super().__init__()
@@ -73,7 +73,7 @@ def test_the_status_page(client, busy_fleet):
 
 
 def test_nothing_comes_from_elsewhere(client, busy_fleet):
-    for path in ("/", "/jobs/runs"):
+    for path in ("/", "/jobs/runs", "/whatif?like=n1&count=2"):
         page = Page(client.get(path).text)
         for _, values in page.tags:
             for name in ("src", "href"):
@@ -105,12 +105,23 @@ def test_the_page_of_a_job(client, busy_fleet, settings):
     assert "n1 to become free" in waiting.text
 
 
+def test_the_what_if_page_is_well_formed_and_labelled(client, busy_fleet):
+    page = Page(client.get("/whatif?like=n1&count=2").text)
+    assert {"sides-h", "jobs-h"} <= set(page.labelled) <= page.ids
+    fields = [values for tag, values in page.tags if tag in ("input", "select")]
+    assert [values["name"] for values in fields] == [
+        "count", "like", "remove", "drop", "state_host", "state", "team", "weight",
+    ]  # fmt: skip
+    assert sum(tag == "label" for tag, _ in page.tags) == len(fields)
+    assert {values["list"] for values in fields if "list" in values} <= page.ids
+
+
 def test_hostile_text_stays_text(client, kit, store, clock):
     hostile = "<script>alert(1)</script>"
     labels = (KeyValue(key="a", value=hostile),)
     job = replace(kit.job("x", labels=labels, user=hostile), name=hostile, command=Command(argv=("sh", hostile)))
     store.submit(job, now_s=clock.now_s())
-    for path in ("/", "/jobs/x"):
+    for path in ("/", "/jobs/x", "/whatif?like=%3Cscript%3Ealert(1)%3C/script%3E"):
         text = client.get(path).text
         assert hostile not in text
         assert "&lt;script&gt;" in text

@@ -1,12 +1,14 @@
 """Small data sets whose samples say who they are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from phalanx.dataplane import Field, Manifest, ShardWriter
+
+from .object_server import ObjectServer
 
 FIELDS = (Field("id", "int64", ()), Field("wave", "int16", (4, 8)), Field("target", "float32", (3,)))
 
@@ -32,3 +34,24 @@ def make_dataset(tmp_path: Path) -> MakeDataset:
             return writer.close()
 
     return make
+
+
+@pytest.fixture
+def object_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """A server that speaks S3, to which s3:// addresses lead."""
+    server = ObjectServer()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def stored_dataset(make_dataset: MakeDataset, object_server: ObjectServer, tmp_path: Path) -> Manifest:
+    """A data set of 96 samples at s3://bucket/set, and in tmp_path/set."""
+    manifest = make_dataset("set", count=96, per_shard=8)
+    for path in (tmp_path / "set").iterdir():
+        object_server.objects[f"bucket/set/{path.name}"] = path.read_bytes()
+    return manifest

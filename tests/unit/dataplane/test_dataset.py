@@ -101,8 +101,8 @@ def test_a_short_or_missing_shard_is_named(make_dataset: MakeDataset, tmp_path: 
 def test_no_data_set_and_no_readable_address(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no data set here"):
         ShardDataset(tmp_path)
-    with pytest.raises(DatasetError, match="only local folders and file://"):
-        ShardDataset("s3://bucket/set")
+    with pytest.raises(DatasetError, match="no local folder and no file://"):
+        ShardDataset("ftp://bucket/set")
 
 
 @pytest.mark.parametrize(

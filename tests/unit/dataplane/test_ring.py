@@ -1,18 +1,22 @@
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from phalanx.dataplane import Field
-from phalanx.dataplane.ring import Failed, Filled, fill, give_back, new_ring, receive
+from phalanx.dataplane.ring import Buffer, Failed, Filled, fill, give_back, new_ring, receive
 
 FIELDS = (Field("x", "bfloat16", (2,)), Field("n", "int64", ()))
 
 
-def number(g: int, out: Mapping[str, Any]) -> None:
-    out["n"][:] = g
+def number(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+    out.arrays["n"][:] = g
+    return dict(out.tensors)
+
+
+def by(step: int) -> Callable[[int], int]:
+    return lambda g: g + step
 
 
 def test_a_ring_has_depth_and_two_buffers_of_the_fields_dtypes() -> None:
@@ -33,9 +37,9 @@ def test_a_buffer_is_not_filled_before_copies_out_of_it_are_done() -> None:
         def synchronize(self) -> None:
             story.append("copied")
 
-    def gather(g: int, out: Mapping[str, Any]) -> None:
+    def gather(g: int, out: Buffer) -> dict[str, torch.Tensor]:
         story.append(f"filled at {g}")
-        number(g, out)
+        return number(g, out)
 
     ring = new_ring(FIELDS, 1, depth=1, pinned=False)
     buffer = ring.free.get_nowait()
@@ -45,14 +49,14 @@ def test_a_buffer_is_not_filled_before_copies_out_of_it_are_done() -> None:
     buffer.busy = Event()
     ring.free.put(buffer)
     ring.free.put(None)
-    fill(ring, gather, 5, 1, None)
+    fill(ring, gather, 5, by(1), None)
     assert story == ["copied", "filled at 5"]
     assert buffer.busy is None
 
 
 def test_batches_come_in_order_and_buffers_go_round() -> None:
     ring = new_ring(FIELDS, 1, depth=1, pinned=False)
-    thread = threading.Thread(target=fill, args=(ring, number, 10, 4, None))
+    thread = threading.Thread(target=fill, args=(ring, number, 10, by(4), None))
     thread.start()
     seen = []
     for _ in range(9):
@@ -68,11 +72,11 @@ def test_batches_come_in_order_and_buffers_go_round() -> None:
 
 
 def test_an_error_is_handed_over_and_ends_the_thread() -> None:
-    def broken(g: int, out: Mapping[str, Any]) -> None:
+    def broken(g: int, out: Buffer) -> dict[str, torch.Tensor]:
         raise OSError(f"no batch at {g}")
 
     ring = new_ring(FIELDS, 1, depth=1, pinned=False)
-    fill(ring, broken, 3, 1, None)
+    fill(ring, broken, 3, by(1), None)
     item = ring.ready.get_nowait()
     assert isinstance(item, Failed)
     assert str(item.error) == "no batch at 3"
@@ -83,7 +87,7 @@ def test_an_error_is_handed_over_and_ends_the_thread() -> None:
 def test_copies_to_a_cuda_device_see_the_batch_they_belong_to(on_device: bool) -> None:
     ring = new_ring((Field("n", "int64", (1 << 20,)),), 1, depth=1, pinned=True)
     device = torch.device("cuda") if on_device else None
-    thread = threading.Thread(target=fill, args=(ring, number, 0, 1, device))
+    thread = threading.Thread(target=fill, args=(ring, number, 0, by(1), device))
     thread.start()
     copies = []
     for _ in range(50):

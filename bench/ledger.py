@@ -1,0 +1,98 @@
+"""Who holds which cards in a simulation, and what that leaves: kept beside the store, cheap to add up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ..model.host import MILLI, Host
+from ..model.ids import HostId, JobId
+from ..model.job import Job
+from ..model.placement import Placement
+from ..model.policy import StandardGang
+from .run import Sample, Span
+
+
+class Ledger:
+    """Occupancy per card from `planned` to `released`, samples over time, and a span for each attempt and host."""
+
+    def __init__(self, hosts: Sequence[Host], gangs: Sequence[StandardGang]) -> None:
+        self._hosts = {host.id: host for host in hosts}
+        self._gang = gangs[0] if gangs else None
+        self._cards = {host.id: {gpu.index: 0 for gpu in host.gpus if gpu.healthy} for host in hosts}
+        self._whole = {host.id: len(self._cards[host.id]) for host in hosts}
+        self._down: set[HostId] = set()
+        self._capacity = sum(host.gpu_milli for host in hosts)
+        self._held = 0
+        self._since: dict[JobId, tuple[int, Placement, Job, int]] = {}
+        self._waiting = (0, 0)
+        self.samples: list[Sample] = []
+        self.spans: list[Span] = []
+
+    def take(self, job: Job, attempt: int, placement: Placement, now_s: int) -> None:
+        """The attempt holds its cards from now on."""
+        self._since[job.id] = (now_s, placement, job, attempt)
+        self._book(job, placement, 1)
+        self._held += job.gpu_milli
+
+    def give(self, job: JobId, now_s: int) -> float:
+        """The attempt is gone; returns the GPU-seconds that it held, 0 for one that held nothing."""
+        entry = self._since.pop(job, None)
+        if entry is None:
+            return 0.0
+        since_s, placement, asked, attempt = entry
+        self._book(asked, placement, -1)
+        self._held -= asked.gpu_milli
+        for host in placement.hosts:
+            cards = sorted({card for worker in placement.workers if worker.host == host for card in worker.gpus})
+            self.spans.append(Span(job, asked.team, host, tuple(cards), since_s, now_s, attempt))
+        return (now_s - since_s) * asked.gpu_milli / MILLI
+
+    def down(self, host: HostId) -> None:
+        """The host is no capacity."""
+        if host not in self._down:
+            self._down.add(host)
+            self._capacity -= self._hosts[host].gpu_milli
+
+    def back(self, host: HostId) -> None:
+        """The host is capacity again."""
+        if host in self._down:
+            self._down.discard(host)
+            self._capacity += self._hosts[host].gpu_milli
+
+    def waiting(self, jobs: int, milli: int) -> None:
+        """What the round that just ended left in the queue."""
+        self._waiting = (jobs, milli)
+
+    def sample(self, now_s: int) -> None:
+        """Writes down how things stand; several samples of one second become the last."""
+        if self.samples and self.samples[-1].at_s == now_s:
+            self.samples.pop()
+        jobs, milli = self._waiting
+        whole = sum(count for host, count in self._whole.items() if host not in self._down)
+        gangs = self._gangs() if jobs else 0
+        self.samples.append(Sample(now_s, self._held, self._capacity, jobs, milli, whole, gangs))
+
+    def _book(self, job: Job, placement: Placement, sign: int) -> None:
+        for worker in placement.workers:
+            role = job.role(worker.role)
+            if role is None:
+                continue
+            milli = role.request.gpu_milli if role.request.fractional else MILLI
+            cards = self._cards[worker.host]
+            for card in worker.gpus:
+                was_free = cards[card] == 0
+                cards[card] += sign * milli
+                self._whole[worker.host] += (cards[card] == 0) - was_free
+
+    def _gangs(self) -> int:
+        """How many gangs of the first standard shape could start, each inside one domain and GPU type."""
+        gang = self._gang
+        if gang is None:
+            return 0
+        slots: dict[tuple[str, str], int] = defaultdict(int)
+        for name, free in self._whole.items():
+            if free >= gang.gpus and name not in self._down:
+                host = self._hosts[name]
+                slots[host.path.domain(gang.layer, name), host.gpus[0].gpu_type] += free // gang.gpus
+        return sum(count // gang.workers for count in slots.values())

@@ -1,0 +1,161 @@
+"""`phalanx-bench standard`: every table and plot of docs/benchmarks.md in one command, with `make bench`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from ..api.cli.tables import console
+from ..model.errors import InvalidInput
+from ..model.policy import Policy
+from .compare import compare
+from .contest import PHALANX, hold, scheduler
+from .founding import founding
+from .heterogeneity import mixed_types
+from .html_report import html_report
+from .saturate import Filled, arrivals, fill, table_of
+from .simulate import DEFAULT_BUDGET_MS, FOLDER, document, facts, show, size_of, tables_of
+from .simulator import Options
+from .tables import Table, markdown
+from .traces import Choice, named
+from .workload import Workload, runnable
+
+SATURATE_HOSTS, SATURATE_ORDERS, SATURATE_BATCH, SATURATE_ARRIVE = 150, 2, 20, 1.2
+SATURATE_RIVALS = ("fgd", "best_fit", "first_fit", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One scenario: how a seed's workload is made from the folder of traces, and whom Phalanx meets in it."""
+
+    name: str
+    make: Callable[[Path, int], Workload]
+    against: tuple[str, ...]
+    seeds: int
+    interval_s: int
+
+
+SUITE = (
+    Entry(
+        name="founding",
+        make=lambda _folder, seed: founding(seed),
+        against=("fifo_partitioned", "best_fit", "easy"),
+        seeds=3,
+        interval_s=300,
+    ),
+    Entry(
+        name="founding-rivals",
+        make=lambda _folder, seed: founding(seed),
+        against=("fifo", "conservative", "slurm", "fgd"),
+        seeds=1,
+        interval_s=300,
+    ),
+    Entry(
+        name="founding-fed",
+        make=lambda _folder, seed: founding(seed, fed=True),
+        against=("fifo_partitioned", "best_fit"),
+        seeds=1,
+        interval_s=300,
+    ),
+    Entry(
+        name="lingjun",
+        make=lambda folder, seed: named("lingjun", folder, Choice(days=6, hosts=72, seed=seed)),
+        against=("best_fit", "easy"),
+        seeds=1,
+        interval_s=600,
+    ),
+    Entry(
+        name="philly",
+        make=lambda folder, seed: named("philly", folder, Choice(days=1, hosts=72, load=0.25, seed=seed)),
+        against=("best_fit", "easy", "slurm"),
+        seeds=1,
+        interval_s=600,
+    ),
+    Entry(
+        name="types",
+        make=lambda folder, seed: mixed_types(
+            named("philly", folder, Choice(days=1, hosts=60, load=0.25, seed=seed)), folder, seed
+        ),
+        against=("gavel", "best_fit"),
+        seeds=1,
+        interval_s=600,
+    ),
+)
+"""Frozen with the founding scenario; what was chosen, and when, stands in docs/benchmarks.md."""
+
+
+@click.command("standard")
+@click.option(
+    "--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"), show_default=True
+)
+@click.option("--out", type=FOLDER, default=Path("build/bench"), show_default=True, help="Where reports are written.")
+@click.option("--only", metavar="NAMES", default="", help="Some of them, parted by commas.")
+@click.option("--jobs", "workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Runs at once.")
+def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
+    """Runs the standard suite and writes, for each scenario, its tables, numbers (JSON) and report (HTML).
+
+    A scenario whose trace is missing is passed over with the reason. Exit code 1 if any decision broke a rule.
+    """
+    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    known = [*(entry.name for entry in SUITE), "openb"]
+    for name in wanted:
+        if name not in known:
+            raise InvalidInput("--only", f"there is no scenario {name!r}", ", ".join(known))
+    out.mkdir(parents=True, exist_ok=True)
+    policy = _policy()
+    broken = 0
+    for name in wanted or known:
+        begun = time.perf_counter()
+        try:
+            tables, violations = (
+                _openb(folder, out, policy) if name == "openb" else _scenario(name, folder, out, policy, workers)
+            )
+        except InvalidInput as fault:
+            console(stderr=True).print(f"{name} is passed over: {fault}", markup=False)
+            continue
+        broken += violations
+        show(facts(), tables)
+        head = f"{', '.join(facts())}; {time.perf_counter() - begun:.0f} s in all.\n\n"
+        (out / f"{name}.md").write_text(head + "\n".join(markdown(each) for each in tables), encoding="utf-8")
+    return int(broken > 0)
+
+
+def _policy() -> Policy:
+    policy = Policy()
+    return replace(policy, solve=replace(policy.solve, budget_ms=DEFAULT_BUDGET_MS))
+
+
+def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> tuple[list[Table], int]:
+    entry = next(each for each in SUITE if each.name == name)
+    workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
+    names = (PHALANX, *entry.against)
+    contest = hold(workloads, names, policy, Options(interval_s=entry.interval_s), workers=workers)
+    compared = [each for rival in entry.against for each in compare(contest.runs[PHALANX], contest.runs[rival])]
+    first = workloads[0][1]
+    tables = tables_of(contest, compared, first, entry.interval_s, policy)
+    title = f"{first.name}: {size_of(first)}"
+    page = html_report(title, facts(), tables, [runs[0] for runs in contest.runs.values()], first.hosts)
+    (out / f"{name}.html").write_text(page, encoding="utf-8")
+    numbers = json.dumps(document(contest, compared, workloads), indent=1)
+    (out / f"{name}.json").write_text(numbers + "\n", encoding="utf-8")
+    return tables, sum(each.violations for found in contest.metrics.values() for each in found)
+
+
+def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:
+    workload = named("openb", folder, Choice(hosts=SATURATE_HOSTS, overlay=None))
+    names = (PHALANX, *SATURATE_RIVALS)
+    found: list[Filled] = []
+    for seed in range(1, SATURATE_ORDERS + 1):
+        pods = arrivals(workload, SATURATE_ARRIVE, seed)
+        found.extend(
+            fill(name, scheduler(name, workload), workload, pods, policy, SATURATE_BATCH, seed) for name in names
+        )
+    table = table_of(found, names, workload, SATURATE_BATCH)
+    numbers = [{"method": each.method, "seed": each.seed, "curve": each.curve} for each in found]
+    (out / "openb.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
+    return [table], sum(each.violations for each in found)

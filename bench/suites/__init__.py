@@ -1,0 +1,1 @@
+"""Timings by pytest-benchmark: `pytest bench/suites --benchmark-only`; not part of the tests."""

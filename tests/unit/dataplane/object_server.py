@@ -1,0 +1,150 @@
+"""A small server that speaks enough of S3 for reading, listing and writing objects, and misbehaves when told to."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+Misdeed = Callable[[str, bytes], bytes | int | None]
+
+
+class ObjectServer:
+    """Objects by bucket/key. `misdeed(key, body)` may give other bytes, a status code, or None to cut the connection
+    in the middle of the body; `pause_s` delays each answer; `requests` counts (method, key)."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.misdeed: Misdeed = lambda _key, body: body
+        self.pause_s = 0.0
+        self.most_at_once = self._now = 0
+        self._lock = threading.Lock()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                server.enter()
+                try:
+                    server.get(self)
+                except (BrokenPipeError, ConnectionResetError):
+                    self.close_connection = True
+                finally:
+                    server.leave()
+
+            do_HEAD = do_GET
+
+            def do_PUT(self) -> None:
+                key = unquote(urlsplit(self.path).path).lstrip("/")
+                server.requests["PUT", key] += 1
+                server.objects[key] = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("ETag", '"0"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_DELETE(self) -> None:
+                server.objects.pop(unquote(urlsplit(self.path).path).lstrip("/"), None)
+                self.send_response(204)
+                self.end_headers()
+
+            def do_POST(self) -> None:  # delete of many
+                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                bucket = urlsplit(self.path).path.strip("/")
+                keys = [part.partition("</Key>")[0] for part in text.split("<Key>")[1:]]
+                for key in keys:
+                    server.objects.pop(f"{bucket}/{key}", None)
+                deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+                answer(self, 200, f'<?xml version="1.0"?><DeleteResult>{deleted}</DeleteResult>'.encode())
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._now -= 1
+
+    def gets(self, ending: str) -> int:
+        return sum(count for (method, key), count in self.requests.items() if method == "GET" and key.endswith(ending))
+
+    def get(self, handler: BaseHTTPRequestHandler) -> None:
+        split = urlsplit(handler.path)
+        key = unquote(split.path).lstrip("/")
+        query = parse_qs(split.query)
+        if "list-type" in query:
+            self._list(handler, key.strip("/"), query.get("prefix", [""])[0])
+            return
+        self.requests[handler.command, key] += 1
+        time.sleep(self.pause_s)
+        body = self.objects.get(key)
+        if body is None:
+            answer(handler, 404, b"<Error><Code>NoSuchKey</Code></Error>")
+            return
+        size = len(body)
+        begin, end = 0, size
+        if wanted := handler.headers.get("Range"):
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(size, int(last) + 1) if last else size
+            body = body[begin:end]
+        told = self.misdeed(key, body)
+        if isinstance(told, int):
+            answer(handler, told, b"<Error><Code>Told</Code></Error>")
+            return
+        handler.send_response(206 if wanted else 200)
+        if wanted:
+            handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{size}")
+        handler.send_header("Content-Length", str(len(body if told is None else told)))
+        handler.send_header("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
+        handler.send_header("ETag", '"0"')
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        if told is None:
+            handler.wfile.write(body[: len(body) // 2])
+            handler.wfile.flush()
+            handler.close_connection = True
+            handler.connection.close()
+            return
+        handler.wfile.write(told)
+
+    def _list(self, handler: BaseHTTPRequestHandler, bucket: str, prefix: str) -> None:
+        found = sorted(key for key in self.objects if key.startswith(f"{bucket}/{prefix}"))
+        rows = "".join(
+            f"<Contents><Key>{escape(key.partition('/')[2])}</Key><Size>{len(self.objects[key])}</Size>"
+            '<LastModified>2026-11-30T00:00:00.000Z</LastModified><ETag>"0"</ETag></Contents>'
+            for key in found
+        )
+        text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>'
+        answer(handler, 200, text.encode())
+
+
+def answer(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
