@@ -13,13 +13,13 @@ from ..adapters.fakes.clock import VirtualClock
 from ..adapters.fakes.memory_store import MemoryStore
 from ..adapters.ports import RoundRecord
 from ..adapters.store.core import Retention
-from ..adapters.store.sweep import walltime_limit_s
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
 from ..model.decision import Decision
 from ..model.event import Event
 from ..model.job_state import JobState
+from ..model.limits import walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .executor import SimulatedExecutor
