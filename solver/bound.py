@@ -18,8 +18,8 @@ from .plan import assemble
 def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> list[int]:
     """What no decision can exceed, one a goal, if only the `startable` gangs can start at all.
 
-    `start`: all of them start, for no victim. `economy`: nothing is lost, no room taken, every possible victim gone.
-    `order`: all of them start.
+    `spare`: nobody leaves. `start`: all of them start. `economy`: nothing is lost, no room taken, every possible
+    victim gone. `order`: all of them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
@@ -31,6 +31,8 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> l
             bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
         elif value.name == "economy":
             bounds.append(value.value)
+        elif value.name.startswith("spare["):
+            bounds.append(0)
         else:
             bounds.append(_all_started(level_of(value), gangs, ranks, policy))
     return bounds

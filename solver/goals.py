@@ -37,11 +37,11 @@ class GoalValue:
 def values(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> tuple[GoalValue, ...]:
-    """The goals in their order: `start[l]`, then `economy`, then `order`.
+    """The goals in their order: `spare[l]` and `start[l]` from the top level down, then `economy`, then `order`.
 
-    Levels are listed that have a candidate, or a job that may be preempted for one. Without candidates there are no
-    goals. Starts of jobs that are no candidates and preemptions of jobs that may not be preempted count for nothing,
-    and of several starts of one job the first counts.
+    `spare[l]` is listed where a job of the level may be preempted, `start[l]` where one waits. Without candidates
+    there are no goals. Starts of jobs that are no candidates and preemptions of jobs that may not be preempted count
+    for nothing, and of several starts of one job the first counts.
     """
     waiting = {record.id: record for record in candidates(snapshot)}
     if not waiting:
@@ -52,49 +52,54 @@ def values(
     first = {start.job: start for start in reversed(starts)}
     placed = [(record, first[name]) for name, record in waiting.items() if name in first]
     numbers = order(snapshot, policy)
-    levels = sorted({record.level for record in (*waiting.values(), *possible)}, reverse=True)
     parts = (
         GoalPart(name="speed", value=-_slowness(snapshot, placed, policy) - _spread(snapshot, placed, policy)),
         GoalPart(name="scarce", value=-_scarcity(snapshot, placed, policy.objective)),
         GoalPart(name="room", value=_room(snapshot, placed, leaving, policy.objective)),
     )
     places = sum(len(waiting) - numbers.place[record.id] for record, _ in placed)
-    costs = Counter[int]()
+    costs = dict.fromkeys((record.level for record in possible), 0)
     for record in leaving:
         costs[record.level] += victim_cost(record, snapshot, policy)
+    starting = _started(policy, numbers, placed, {record.level for record in waiting.values()})
     return (
-        *_started(policy, numbers, placed, levels, costs),
+        *_by_level(starting, costs),
         GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
         GoalValue(name="order", unit=PLACES, value=places),
     )
 
 
 def victim_cost(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
-    """What `start[its level]` loses when the job is preempted [mGPU*s]: its GPUs over the horizon, and the loss."""
+    """What `spare[its level]` loses when the job is preempted [mGPU*s]: its GPUs over the horizon, and the loss."""
     milli = value_milli(record, policy)
     return policy.objective.horizon_s * milli + loss(record, milli, snapshot.now_s, policy)
 
 
-def _started(
-    policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int], costs: Mapping[int, int]
-) -> Iterator[GoalValue]:
-    """`start[l]`: weighted milli-GPU of the level, and each team's credit for all it starts at this level and above.
+def _by_level(starting: Mapping[int, int], costs: Mapping[int, int]) -> Iterator[GoalValue]:
+    """The goals of each level: first what its victims cost, then what it starts."""
+    for level in sorted({*starting, *costs}, reverse=True):
+        if level in costs:
+            yield GoalValue(name=f"spare[{level}]", unit=GPU_TIME, value=-costs[level])
+        if level in starting:
+            yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=starting[level])
 
-    `costs` of the level's victims are taken off.
-    """
+
+def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> dict[int, int]:
+    """By level: weighted milli-GPU, and each team's credit for all it starts at this level and above [mGPU*s]."""
     weighted: Counter[int] = Counter()
     by_team: dict[TeamId, Counter[int]] = defaultdict(Counter)
     for record, _ in placed:
         milli = numbers.milli[record.id]
         weighted[record.level] += milli * numbers.weight[record.id]
         by_team[record.job.team][record.level] += milli
+    values = {}
     for level in levels:
         credit = sum(
             numbers.curve[team].credit(sum(milli for at, milli in started.items() if at >= level))
             for team, started in by_team.items()
         )
-        value = policy.objective.horizon_s // 100 * (weighted[level] + credit) - costs.get(level, 0)
-        yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=value)
+        values[level] = policy.objective.horizon_s // 100 * (weighted[level] + credit)
+    return values
 
 
 def _slowness(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:

@@ -59,16 +59,22 @@ class Goal:
         return [term for part in self.parts.values() for term in part.terms]
 
 
-def _start(level: int, ranks: Order, variables: Variables) -> Sum:
-    """H/100 * (weighted milli-GPU started at the level + fair-share credit of all teams down to it), net of victims."""
-    instance = variables.instance
-    scale = instance.policy.objective.horizon_s // 100
-    total = Sum()
+def _spare(level: int, variables: Variables) -> Sum:
+    """What the victims of the level cost: their GPUs over the horizon, and their losses."""
+    instance, total = variables.instance, Sum()
     for victim in instance.victims:
         if victim.level == level:
             milli = value_milli(victim, instance.policy)
             lost = loss(victim, milli, instance.snapshot.now_s, instance.policy)
             total.add(-(instance.policy.objective.horizon_s * milli + lost), variables.evicted(victim.id))
+    return total
+
+
+def _start(level: int, ranks: Order, variables: Variables) -> Sum:
+    """H/100 * (weighted milli-GPU started at the level + fair-share credit of all teams down to this level)."""
+    instance = variables.instance
+    scale = instance.policy.objective.horizon_s // 100
+    total = Sum()
     upward: dict[TeamId, list[Gang]] = defaultdict(list)
     for gang in instance.gangs:
         if gang.record.level == level:
@@ -264,8 +270,14 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     instance = variables.instance
     waiting = candidates(instance.snapshot)
     ranks = order(instance.snapshot, instance.policy)
-    levels = sorted({record.level for record in (*waiting, *instance.victims)}, reverse=True)
-    listed = [Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}) for level in levels]
+    starting = {record.level for record in waiting}
+    sparing = {victim.level for victim in instance.victims}
+    listed = []
+    for level in sorted(starting | sparing, reverse=True):
+        if level in sparing:
+            listed.append(Goal(f"spare[{level}]", SECONDS, {"spare": _spare(level, variables)}))
+        if level in starting:
+            listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
     if waiting:
         economy = {"speed": _speed(variables), "scarce": _scarce(variables), "room": _room(variables)}
         listed.append(Goal("economy", SECONDS, economy))

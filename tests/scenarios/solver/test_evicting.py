@@ -242,3 +242,13 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
         else:
             jobs.append(record)
     return replace(snapshot, jobs=tuple(jobs))
+
+
+class TestWeight:
+    def test_weight_buys_no_eviction_among_equals(self, planned: Planned) -> None:
+        """a could take the running gang's cards, so that an aged equal of that gang gets the free ones."""
+        runs = low("r", ("h1", range(4)), checkpoint=CheckpointPolicy(interval_s=600, write_s=5, grace_s=30))
+        aged = replace(queued(gang("aged", 1, 4, tier=4)), submitted_s=0)
+        plan = planned(world([box("h1")], runs, high("a", gpus=4), aged))
+        assert victims(plan) == set()
+        assert {start.job for start in plan.starts} == {"a"}

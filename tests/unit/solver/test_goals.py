@@ -172,7 +172,7 @@ class TestVictims:
 
     def test_a_level_with_a_possible_victim_is_listed(self) -> None:
         low = gang("low", preemptible=Preemptible.ANYTIME)
-        listed = ["start[1]", "start[0]", "economy", "order"]
+        listed = ["start[1]", "spare[0]", "economy", "order"]
         assert self.names(running(low, ("h1", [0]), ran_s=600), gang("a")) == listed
         assert self.names(running(low, ("h1", [0]), ran_s=599), gang("a")) == ["start[1]", "economy", "order"]
 
@@ -187,7 +187,7 @@ class TestVictims:
         snapshot = world([box("h1")], low, high)
         found = worth(snapshot, PLAIN, begin(high, ("h1", range(8))), stops=[stop(low, "high")])
         # Half an interval lost, 7 s to restart, and 20 s grace, 10 s cleaning, 30 s launch in which the GPUs idle.
-        assert (found["start[3]"], found["start[1]"]) == (8_000 * 3_600, -8_000 * (3_600 + 500 + 7 + 60))
+        assert (found["start[3]"], found["spare[1]"]) == (8_000 * 3_600, -8_000 * (3_600 + 500 + 7 + 60))
 
     def test_a_victim_s_free_cards_are_room(self) -> None:
         gangs = (StandardGang(workers=1, gpus=2, layer=Layer.HOST),)

@@ -267,6 +267,6 @@ def test_a_decision_with_preemptions_and_its_goals() -> None:
     snapshot = world([box("h1")], low, queued(high))
     plan = assemble(snapshot, POLICY, [begin(high, ("h1", range(8)))], [JobId("low")])
     decision = decide(snapshot, *plan.starts, preemptions=plan.preemptions)
-    assert [goal.name for goal in decision.goals] == ["start[3]", "start[1]", "economy", "order"]
+    assert [goal.name for goal in decision.goals] == ["start[3]", "spare[1]", "economy", "order"]
     assert verify(snapshot, POLICY, decision) == ()
     assert verify(snapshot, POLICY, replace(decision, preemptions=())) != ()
