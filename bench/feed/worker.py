@@ -182,6 +182,7 @@ MODULES = {
     "torchdata": ("torchdata.nodes",),
     "webdataset": ("webdataset",),
     "litdata": ("litdata",),
+    "mosaicml": ("streaming",),
 }
 """Imported before the clock starts: a training job has them anyway."""
 
@@ -235,6 +236,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     if options.cold:
         drop_cached(options.data)
     step = step_of(options.step, options.step_ms / 1000)
+    if options.loader == "mosaicml":
+        stand_in_for_torchvision()
     for module in MODULES.get(options.loader, ()):
         import_module(module)
     base, memory = cpu_s(), private_mib()
