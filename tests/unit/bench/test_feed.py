@@ -20,7 +20,7 @@ def test_ours_is_measured_and_a_peer_that_is_missing_is_told(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     whole = dataplane._settings
     monkeypatch.setattr(
-        dataplane, "_settings", lambda *a: {k: v for k, v in whole(*a).items() if k in ("warm", "wait")}
+        dataplane, "_settings", lambda *a: {k: v for k, v in whole(*a).items() if k in ("warm", "busy")}
     )
     options = ["--samples", "512", "--rounds", "1", "--no-install", "--peer", "phalanx", "--peer", "litdata"]
     assert guarded(dataplane_command, [*options, "--data", str(tmp_path / "data"), "--json"], "phalanx-bench") == 0
