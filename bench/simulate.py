@@ -28,6 +28,8 @@ from .workload import Workload, runnable
 FOLDER = click.Path(path_type=Path, file_okay=False)
 RIVALS = "best_fit,easy"
 DEFAULT_BUDGET_MS = 200
+MOST_TEAMS = 8
+"""A table by team has no more columns than this."""
 
 
 @click.command("simulate")
@@ -106,7 +108,7 @@ def tables_of(
         found.append(comparisons(compared))
     found.append(waits_by("Waits by tier", "wait_by_tier", contest.metrics))
     found.append(waits_by("Waits by GPUs of the job", "wait_by_size", contest.metrics))
-    if len(workload.teams) > 1:
+    if 1 < len(workload.teams) <= MOST_TEAMS:
         found.append(waits_by("Waits by team", "wait_by_team", contest.metrics))
     found.append(engine(contest.metrics))
     return found
