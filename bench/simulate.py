@@ -74,7 +74,7 @@ def simulate_command(
 
     Exit code 1 if any decision broke a rule.
     """
-    policy = _policy(policy_file, budget_ms)
+    policy = policy_of(policy_file, budget_ms)
     names = list(dict.fromkeys((PHALANX, *(name.strip() for name in against.split(",") if name.strip()))))
     workloads = [(seed, runnable(_workload(trace, seed, chosen), policy)) for seed in range(1, seeds + 1)]
     contest = hold(workloads, names, policy, Options(interval_s=interval), workers=workers, quiet=as_json)
@@ -126,7 +126,8 @@ def show(heads: tuple[str, ...], tables: list[Table]) -> None:
         out.print()
 
 
-def _policy(policy_file: Path | None, budget_ms: int | None) -> Policy:
+def policy_of(policy_file: Path | None, budget_ms: int | None) -> Policy:
+    """The policy of the file, or the default one with a smaller solver budget."""
     policy = read_policy(policy_file)
     if budget_ms is None and policy_file is None:
         budget_ms = DEFAULT_BUDGET_MS
