@@ -209,11 +209,11 @@ def test_a_slow_forecast_keeps_nobody_waiting_and_rests(kit, store, clock, monke
     store.submit(kit.job("a"), now_s=clock.now_s())
     told = Forecasts(store, Policy(), clock, forecaster=slow, patience_s=0.001)
     assert told.views(clock.now_s()) == {}
-    (worker,) = [thread for thread in threading.enumerate() if thread.name == "forecast"]
+    worker = told._worker
     gate.set()
     worker.join()
     assert set(told.views(clock.now_s())) == {"a"}
     store.submit(kit.job("b"), now_s=clock.now_s())
     clock.sleep(3_600)
     assert set(told.views(clock.now_s())) == {"a"}
-    assert not [thread for thread in threading.enumerate() if thread.name == "forecast"]
+    assert told._worker is None
