@@ -68,6 +68,7 @@ class Forecasts:
         self.learned = Learned(store)
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
+        self._rest = threading.Event()
         self._again = False
         self._told = _Told()
         self._noted: set[JobId] = set()
@@ -105,7 +106,9 @@ class Forecasts:
                     self._worker = None
                     return
                 self._again = False
-            time.sleep(max(0.0, self._told.rest_until - time.monotonic()))
+            rest_s = self._told.rest_until - time.monotonic()
+            if rest_s > 0:
+                self._rest.wait(rest_s)
             try:
                 self._make()
             except Exception:

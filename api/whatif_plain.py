@@ -22,6 +22,18 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def room_rows(seen: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Each standard gang and type, and how many could still start today and then; "-" where there are no such GPUs."""
+    counts = [{_gang(room): str(room["count"]) for room in seen[side]["room"]} for side in ("today", "then")]
+    today, then = counts
+    return [(name, today.get(name, "-"), then.get(name, "-")) for name in dict.fromkeys([*today, *then])]
+
+
+def _gang(room: dict[str, Any]) -> str:
+    gang = room["gang"]
+    return f"{gang['workers']} x {gang['gpus']} {room['gpu_type']} in one {gang['layer']}"
+
+
 def _full(value: Any) -> Any:
     """As `encode`, but with every field, so that a reader of the answer need not know defaults."""
     if isinstance(value, tuple):

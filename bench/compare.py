@@ -31,7 +31,7 @@ class Comparison:
 
 
 def compare(ours: Sequence[Run], theirs: Sequence[Run]) -> list[Comparison]:
-    """Mean, level-weighted and p99 wait, and p90 wait of large gangs; runs are paired by their position."""
+    """Mean, level-weighted and p90 wait, and p90 wait of large gangs; runs are paired by their position."""
     found = [
         _paired("mean wait", ours, theirs, _mean_wait),
         _paired("level-weighted wait", ours, theirs, weighted_wait, weights=True),

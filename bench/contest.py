@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -58,17 +58,24 @@ def hold(
     runs: dict[tuple[str, int], Run] = {}
     with _bar(len(tasks), quiet) as tell:
         if workers > 1:
-            with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-                futures = {pool.submit(_run, *task, policy, options): task for task in tasks}
-                for future in as_completed(futures):
-                    name, seed, _ = futures[future]
-                    runs[name, seed] = future.result()
-                    tell(f"{name}, seed {seed}", 1.0)
+            with get_context("forkserver").Pool(workers, _deaf) as pool:
+                for run in pool.imap_unordered(_task, [(*task, policy, options) for task in tasks]):
+                    runs[run.scheduler, run.seed] = run
+                    tell(f"{run.scheduler}, seed {run.seed}", 1.0)
         else:
             for name, seed, workload in tasks:
                 runs[name, seed] = _run(name, seed, workload, policy, options, tell)
     found = {name: [runs[name, seed] for seed, _ in workloads] for name in names}
     return Contest(runs=found, metrics={name: [measure(run) for run in each] for name, each in found.items()})
+
+
+def _deaf() -> None:
+    """Ctrl-C is the parent's: it ends its workers, and they say nothing."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _task(task: tuple[str, int, Workload, Policy, Options]) -> Run:
+    return _run(*task)
 
 
 def _run(

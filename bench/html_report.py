@@ -18,7 +18,8 @@ POINTS = 600
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2rem auto;padding:0 1rem;color:#111827;background:#fff}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}table{border-collapse:collapse;font-size:13px;width:100%}
-th,td{text-align:right;padding:3px 8px;border-bottom:1px solid #e5e7eb}th:first-child,td:first-child{text-align:left}
+th,td{text-align:right;white-space:nowrap;padding:3px 8px;border-bottom:1px solid #e5e7eb}
+th:first-child,td:first-child{text-align:left}
 .wide{overflow-x:auto}svg{width:100%;height:auto}svg text{font-size:11px;fill:#4b5563}.grid{stroke:#e5e7eb}
 .legend span{margin-right:1rem;white-space:nowrap}
 .legend i{display:inline-block;width:12px;height:12px;margin-right:5px}

@@ -14,11 +14,13 @@ from .run import Sample, Span
 
 
 class Ledger:
-    """Occupancy per card from `planned` to `released`, samples over time, and a span for each attempt and host."""
+    """Occupancy per card from `planned` to `released`, samples over time, and a span for each attempt and host.
+
+    Of the standard gangs, the first (largest) that the empty fleet holds is counted.
+    """
 
     def __init__(self, hosts: Sequence[Host], gangs: Sequence[StandardGang]) -> None:
         self._hosts = {host.id: host for host in hosts}
-        self._gang = gangs[0] if gangs else None
         self._cards = {host.id: {gpu.index: 0 for gpu in host.gpus if gpu.healthy} for host in hosts}
         self._whole = {host.id: len(self._cards[host.id]) for host in hosts}
         self._down: set[HostId] = set()
@@ -26,6 +28,7 @@ class Ledger:
         self._held = 0
         self._since: dict[JobId, tuple[int, Placement, Job, int]] = {}
         self._waiting = (0, 0)
+        self._gang = next((gang for gang in gangs if self._room(gang)), None)
         self.samples: list[Sample] = []
         self.spans: list[Span] = []
 
@@ -70,7 +73,7 @@ class Ledger:
             self.samples.pop()
         jobs, milli = self._waiting
         whole = sum(count for host, count in self._whole.items() if host not in self._down)
-        gangs = self._gangs() if jobs else 0
+        gangs = self._room(self._gang) if jobs and self._gang else 0
         self.samples.append(Sample(now_s, self._held, self._capacity, jobs, milli, whole, gangs))
 
     def _book(self, job: Job, placement: Placement, sign: int) -> None:
@@ -85,11 +88,8 @@ class Ledger:
                 cards[card] += sign * milli
                 self._whole[worker.host] += (cards[card] == 0) - was_free
 
-    def _gangs(self) -> int:
-        """How many gangs of the first standard shape could start, each inside one domain and GPU type."""
-        gang = self._gang
-        if gang is None:
-            return 0
+    def _room(self, gang: StandardGang) -> int:
+        """How many gangs of that shape could start, each inside one domain and GPU type."""
         slots: dict[tuple[str, str], int] = defaultdict(int)
         for name, free in self._whole.items():
             if free >= gang.gpus and name not in self._down:

@@ -45,7 +45,7 @@ class Outcome:
 class Sample:
     """The fleet from `at_s` until the next sample. `waiting` are the jobs that the last round left in the queue.
 
-    `whole_free` counts GPUs that carry nothing, `gangs` the gangs of the policy's first standard shape that fit.
+    `whole_free` counts GPUs that carry nothing, `gangs` the largest standard gangs that would fit.
     """
 
     at_s: int

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from ..api import engine
-from ..api.cli.options import json_option, print_json
+from ..api.cli.options import FILE, json_option, print_json
 from ..model.decision import Decision
 from ..model.errors import InvalidInput
 from ..model.host import MILLI, Host
@@ -25,7 +25,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team
 from ..model.topology import Site
 from .contest import PHALANX, scheduler
-from .simulate import DEFAULT_BUDGET_MS, FOLDER, show
+from .simulate import FOLDER, policy_of, show
 from .simulator import Scheduler
 from .tables import Table
 from .traces import Choice, named
@@ -60,17 +60,27 @@ class Filled:
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Orders of arrival.")
 @click.option("--batch", type=click.IntRange(1), default=20, show_default=True, help="Pods that arrive for one round.")
 @click.option("--arrive", type=click.FloatRange(0.1, 5), default=1.2, show_default=True, help="GPUs asked / GPUs.")
-@click.option("--budget-ms", type=click.IntRange(0), default=DEFAULT_BUDGET_MS, show_default=True)
+@click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON.")
+@click.option(
+    "--budget-ms", type=click.IntRange(0), help="The solver's deterministic time a round; 200 without policy."
+)
 @json_option
 def saturate_command(
-    folder: Path, against: str, hosts: int | None, seeds: int, batch: int, arrive: float, budget_ms: int, as_json: bool
+    folder: Path,
+    against: str,
+    hosts: int | None,
+    seeds: int,
+    batch: int,
+    arrive: float,
+    policy_file: Path | None,
+    budget_ms: int | None,
+    as_json: bool,
 ) -> int:
     """Packs the openb trace: pods drawn from it arrive until they asked for more than the fleet has.
 
     Exit code 1 if any decision broke a rule.
     """
-    policy = Policy()
-    policy = replace(policy, solve=replace(policy.solve, budget_ms=budget_ms))
+    policy = policy_of(policy_file, budget_ms)
     workload = named("openb", folder, Choice(hosts=hosts, overlay=None))
     names = list(dict.fromkeys((PHALANX, *(name.strip() for name in against.split(",") if name.strip()))))
     found: list[Filled] = []

@@ -28,6 +28,8 @@ from .workload import Workload, runnable
 FOLDER = click.Path(path_type=Path, file_okay=False)
 RIVALS = "best_fit,easy"
 DEFAULT_BUDGET_MS = 200
+MOST_TEAMS = 8
+"""A table by team has no more columns than this."""
 
 
 @click.command("simulate")
@@ -72,7 +74,7 @@ def simulate_command(
 
     Exit code 1 if any decision broke a rule.
     """
-    policy = _policy(policy_file, budget_ms)
+    policy = policy_of(policy_file, budget_ms)
     names = list(dict.fromkeys((PHALANX, *(name.strip() for name in against.split(",") if name.strip()))))
     workloads = [(seed, runnable(_workload(trace, seed, chosen), policy)) for seed in range(1, seeds + 1)]
     contest = hold(workloads, names, policy, Options(interval_s=interval), workers=workers, quiet=as_json)
@@ -106,7 +108,7 @@ def tables_of(
         found.append(comparisons(compared))
     found.append(waits_by("Waits by tier", "wait_by_tier", contest.metrics))
     found.append(waits_by("Waits by GPUs of the job", "wait_by_size", contest.metrics))
-    if len(workload.teams) > 1:
+    if 1 < len(workload.teams) <= MOST_TEAMS:
         found.append(waits_by("Waits by team", "wait_by_team", contest.metrics))
     found.append(engine(contest.metrics))
     return found
@@ -124,7 +126,8 @@ def show(heads: tuple[str, ...], tables: list[Table]) -> None:
         out.print()
 
 
-def _policy(policy_file: Path | None, budget_ms: int | None) -> Policy:
+def policy_of(policy_file: Path | None, budget_ms: int | None) -> Policy:
+    """The policy of the file, or the default one with a smaller solver budget."""
     policy = read_policy(policy_file)
     if budget_ms is None and policy_file is None:
         budget_ms = DEFAULT_BUDGET_MS

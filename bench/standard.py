@@ -14,7 +14,7 @@ from ..api.cli.tables import console
 from ..model.errors import InvalidInput
 from ..model.policy import Policy
 from .compare import compare
-from .contest import PHALANX, hold, scheduler
+from .contest import PHALANX, Contest, hold, scheduler
 from .founding import founding
 from .heterogeneity import mixed_types
 from .html_report import html_report
@@ -133,17 +133,25 @@ def _policy() -> Policy:
 def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> tuple[list[Table], int]:
     entry = next(each for each in SUITE if each.name == name)
     workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
-    names = (PHALANX, *entry.against)
-    contest = hold(workloads, names, policy, Options(interval_s=entry.interval_s), workers=workers)
+    options = Options(interval_s=entry.interval_s)
+    contest = hold(workloads, (PHALANX, *entry.against), policy, options, workers=workers)
+    tables = write(entry, contest, workloads, policy, out)
+    return tables, sum(each.violations for found in contest.metrics.values() for each in found)
+
+
+def write(
+    entry: Entry, contest: Contest, workloads: list[tuple[int, Workload]], policy: Policy, out: Path
+) -> list[Table]:
+    """The tables of a contest; its report and numbers go into the folder."""
     compared = [each for rival in entry.against for each in compare(contest.runs[PHALANX], contest.runs[rival])]
     first = workloads[0][1]
     tables = tables_of(contest, compared, first, entry.interval_s, policy)
     title = f"{first.name}: {size_of(first)}"
     page = html_report(title, facts(), tables, [runs[0] for runs in contest.runs.values()], first.hosts)
-    (out / f"{name}.html").write_text(page, encoding="utf-8")
+    (out / f"{entry.name}.html").write_text(page, encoding="utf-8")
     numbers = json.dumps(document(contest, compared, workloads), indent=1)
-    (out / f"{name}.json").write_text(numbers + "\n", encoding="utf-8")
-    return tables, sum(each.violations for found in contest.metrics.values() for each in found)
+    (out / f"{entry.name}.json").write_text(numbers + "\n", encoding="utf-8")
+    return tables
 
 
 def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:

@@ -55,7 +55,7 @@ def summary(results: Results, notes: Sequence[str]) -> Table:
     told = (
         f"Means over {seeds} seed{'s' if seeds > 1 else ''}. Weighted: wait with levels 3..0 counting 8, 4, 2, 1. Idle "
         "GPUs and standard gangs that would still fit: means while jobs waited.",
-        *(f"Synthetic: {note}." for note in notes),
+        *((f"Synthetic: {'; '.join(notes)}.",) if notes else ()),
         MISSING_RULES,
     )
     return Table(title="Schedulers", columns=columns, rows=rows, notes=told)

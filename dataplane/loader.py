@@ -72,7 +72,7 @@ class Loader:
         if depth < 1:
             raise LoaderError(f"depth {depth} must be at least 1")
         self._data, self._dataset = dataset, dataset.base
-        self._schedule = Schedule(epoch_samples or len(dataset), global_batch_size, tail)
+        self._schedule = Schedule(len(dataset) if epoch_samples is None else epoch_samples, global_batch_size, tail)
         self._rank, self._world_size = rank, world_size
         self._depth, self._seed = depth, seed
         self._device = None if device is None else torch.device(device)
@@ -224,7 +224,9 @@ class Loader:
 
     def _shards_at_once(self) -> int:
         lanes = min(self._order.lanes, -(-self._order.lanes // self._world_size) + 1)
-        return min(len(self._dataset.shard_rows), 2 * lanes * int(self._options["shards_per_block"]))
+        return min(
+            len(self._dataset.shard_rows), 2 * self._order.streams * lanes * int(self._options["shards_per_block"])
+        )
 
     def _fits_ahead(self) -> bool:
         cache = self._dataset.cache

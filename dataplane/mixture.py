@@ -14,9 +14,10 @@ _TURNS = 2
 
 
 class Sequencer(Protocol):
-    """What gives a loader its order: `Order`, or one made of several."""
+    """What gives a loader its order: `Order`, or one made of several; `streams` counts those that are read at once."""
 
     lanes: int
+    streams: int
 
     @property
     def rows(self) -> int: ...
@@ -40,6 +41,7 @@ class SubsetOrder:
     def __init__(self, inner: Order, chosen: Ids, shards: Sequence[int]) -> None:
         self._inner, self._chosen, self._shards = inner, chosen, shards
         self.lanes, self.rows, self.block_span = inner.lanes, inner.rows, inner.block_span
+        self.streams = inner.streams
 
     def ids(self, positions: npt.ArrayLike) -> Ids:
         """The sample ids at any sample numbers."""
@@ -75,6 +77,7 @@ class MixedOrder:
         self._cycle = int(self._weights.sum())
         self.rows = sum(order.rows for order in orders)
         self.lanes = max(order.lanes for order in orders)
+        self.streams = sum(order.streams for order in orders)
         self.block_span = min(
             order.block_span * self._cycle // int(weight) for order, weight in zip(orders, self._weights, strict=True)
         )

@@ -70,6 +70,7 @@ class Order:
         self._shard_starts: Ids = np.concatenate(([0], np.cumsum(self._shard_rows)))
         self.rows = int(self._shard_starts[-1])
         self.lanes = min(lanes, self.rows) if shuffle else 1
+        self.streams = 1
         self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], Ids] = OrderedDict()
 

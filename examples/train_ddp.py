@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from phalanx.dataplane import (
     Loader,
     ShardDataset,
+    StepLog,
     StepTimer,
     agree_to_stop,
     grace_left_s,
@@ -78,7 +79,8 @@ def train(options: argparse.Namespace, loader: Loader) -> bool:
     model = DistributedDataParallel(Decoder())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     first = resume(options.checkpoints, model, optimizer, loader)
-    timer = StepTimer()
+    log = StepLog.from_env(first_step=first)  # a line per rank for the scheduler, where it has set a folder
+    timer = StepTimer(listener=log)
     for step, batch in enumerate(timer.over(loader.batches(options.steps - first)), start=first + 1):
         loss = nn.functional.mse_loss(model(batch["spikes"]), batch["velocity"])
         optimizer.zero_grad()
@@ -89,7 +91,10 @@ def train(options: argparse.Namespace, loader: Loader) -> bool:
         stopping = agree_to_stop()
         if stopping or step % options.checkpoint_every == 0 or step == options.steps:
             state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
-            save_checkpoint(options.checkpoints, {**state, "loader": loader.state_dict(), "step": step}, step)
+            with timer.checkpoint():
+                save_checkpoint(options.checkpoints, {**state, "loader": loader.state_dict(), "step": step}, step)
+        if log is not None and (stopping or step == options.steps):
+            log.flush()
         if stopping and step < options.steps:
             distributed.barrier()  # no rank leaves before the checkpoint is durable: a gang may be ended with its first
             say({"stopped_after": step, "grace_left_s": grace_left_s()})

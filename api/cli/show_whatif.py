@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..whatif_plain import room_rows
 from .tables import console, gpus, seconds, table
 
 MOST_ROWS = 40
@@ -35,9 +36,8 @@ def _sides(seen: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "no start in sight", str(today["waits"]["untold"]), str(then["waits"]["untold"])
     for gpu_type in sorted({use["gpu_type"] for side in (today, then) for use in side["types"]}):
         yield f"idle {gpu_type}", _idle(today, gpu_type), _idle(then, gpu_type)
-    rooms = [{_gang(room): str(room["count"]) for room in side["room"]} for side in (today, then)]
-    for name in dict.fromkeys([*rooms[0], *rooms[1]]):
-        yield f"room for {name}", rooms[0].get(name, "-"), rooms[1].get(name, "-")
+    for name, now, later in room_rows(seen):
+        yield f"room for {name}", now, later
     for name, key in (("cost per hour", "cost_milli"), ("cost of held GPUs", "held_cost_milli")):
         if today[key] is not None:
             yield name, _money(today[key]), _money(then[key])
@@ -53,11 +53,6 @@ def _percent(side: dict[str, Any]) -> str:
 
 def _idle(side: dict[str, Any], gpu_type: str) -> str:
     return gpus(sum(use["idle_milli"] for use in side["types"] if use["gpu_type"] == gpu_type))
-
-
-def _gang(room: dict[str, Any]) -> str:
-    gang = room["gang"]
-    return f"{gang['workers']}x{gang['gpus']} {room['gpu_type']} in one {gang['layer']}"
 
 
 def _money(milli: int) -> str:

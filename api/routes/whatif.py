@@ -18,7 +18,7 @@ from ..context import Ctx
 from ..ui.render import render
 from ..whatif import compare
 from ..whatif_form import Form, change_of
-from ..whatif_plain import plain
+from ..whatif_plain import plain, room_rows
 from .pages import HEADERS, Templates
 
 router = APIRouter(tags=["what-if"])
@@ -88,6 +88,7 @@ def whatif_page(
         jobs=[record.id for record in snapshot.jobs],
         seen=seen,
         moved=[] if seen is None else [entry for entry in seen["jobs"] if entry["verdict"] != "same"],
+        rooms=[] if seen is None else room_rows(seen),
         most_rows=MOST_ROWS,
         wrong=wrong,
     )

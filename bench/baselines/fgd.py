@@ -25,9 +25,6 @@ from .seating import Share, first_hosts
 _DOMAINS = 8
 """Wide domains whose whole gradient is worked out for a gang: those whose cheapest host is cheapest."""
 
-_TIE = 1e-12
-"""Weight of what is unallocated in a domain: where the gradient is equal, the fullest. Far below its rounding."""
-
 
 class Fgd:
     """FGD (Weng et al., "Beware of Fragmentation", USENIX ATC 2023, algorithm 1).
@@ -38,8 +35,9 @@ class Fgd:
 
     Deviations: the paper places single pods; the workers of a gang are placed one by one, each by the gradient, inside
     the domain where the sum is least. The queue, which the paper leaves to Kubernetes, is by priority level, then
-    submission, and what does not fit is passed over. A type that accepts several GPU types counts as usable on all of
-    them. The measure knows neither teams nor the memory of cards, which the rules of placing do.
+    submission, and what does not fit is passed over. Of equal hosts the first in the order of the fleet is taken. A
+    card of any type that a task accepts counts as usable for it. The measure knows neither teams nor the memory of
+    cards; the rules of placing do.
     """
 
     def __init__(self, workload: Iterable[Job] = ()) -> None:
@@ -77,8 +75,7 @@ class Gradient:
         able = np.minimum.reduce(rooms) > 0
         least = np.full(int(of.max()) + 1, np.inf)
         np.minimum.at(least, of[able], total[able])
-        left = np.bincount(of, weights=self._free.hosts.milli.sum(axis=1))
-        costs: Floats = least[domains] + _TIE * left[domains]
+        costs: Floats = least[domains]
         if alone or job.workers == 1 or len(domains) == 1:
             return costs
         near = np.argsort(costs, kind="stable")[:_DOMAINS]

@@ -15,6 +15,7 @@ from typing import Any
 
 WORKER = Path(__file__).with_name("worker.py")
 _INSTALL_S, _BUILD_S = 1_800, 900
+_QUIET = {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +97,17 @@ def build(peer: Peer, python: Path, raw: Path, root: Path) -> tuple[Path, str]:
 def run(python: Path, arguments: list[str], timeout_s: float) -> dict[str, Any]:
     """What a run of the worker script measured, or {"fault": one line}; none of its children outlives it."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [str(python), str(WORKER), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "2"},
-        )
-        try:
-            out, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            return {"fault": f"took longer than {timeout_s:.0f} s"}
-        finally:
-            _end_group(process.pid)
-            process.wait()
+        command, environment = [str(python), str(WORKER), *arguments], {**os.environ, **_QUIET}
+        out = ""
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, env=environment
+        ) as process:
+            try:
+                out, _ = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                return {"fault": f"took longer than {timeout_s:g} s"}
+            finally:
+                _end_group(process.pid)
         errors.seek(0)
         lines = [line for line in out.splitlines() if line.startswith("{")]
         if process.returncode or not lines:

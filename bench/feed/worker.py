@@ -33,6 +33,7 @@ def samples(raw: Path) -> tuple[Any, Any]:
 
 
 def build_phalanx(raw: Path, out: Path) -> None:
+    """Shards of 16 MiB."""
     from phalanx.dataplane import Field, ShardWriter
 
     x, y = samples(raw)
@@ -43,6 +44,7 @@ def build_phalanx(raw: Path, out: Path) -> None:
 
 
 def build_mosaicml(raw: Path, out: Path) -> None:
+    """MDS files of 64 MiB, uncompressed."""
     stand_in_for_torchvision()
     from streaming import MDSWriter
 
@@ -54,6 +56,7 @@ def build_mosaicml(raw: Path, out: Path) -> None:
 
 
 def build_webdataset(raw: Path, out: Path) -> None:
+    """Tar files of 64 MiB, raw bytes in them."""
     import webdataset
 
     x, y = samples(raw)
@@ -69,6 +72,7 @@ def _litdata_sample(at: tuple[str, int]) -> dict[str, Any]:
 
 
 def build_litdata(raw: Path, out: Path) -> None:
+    """Chunks of 64 MB."""
     import litdata
 
     count = len(samples(raw)[1])
@@ -81,6 +85,7 @@ def build_litdata(raw: Path, out: Path) -> None:
 
 
 def run_phalanx(data: Path, batch: int, _workers: int) -> Batches:
+    """Our loader, with its defaults."""
     from phalanx.dataplane import Loader, ShardDataset
 
     # The peers check no bytes as they read; ours would, once per shard.
@@ -117,6 +122,7 @@ def run_dataloader(data: Path, batch: int, workers: int) -> Batches:
 
 
 def run_mosaicml(data: Path, batch: int, workers: int) -> Batches:
+    """StreamingDataset over local files, in torch's DataLoader."""
     stand_in_for_torchvision()
     import streaming
     from streaming import StreamingDataset
@@ -127,6 +133,7 @@ def run_mosaicml(data: Path, batch: int, workers: int) -> Batches:
 
 
 def run_webdataset(data: Path, batch: int, workers: int) -> Batches:
+    """Shuffled shards and a buffer of 512 samples, batched in the worker, as its documentation advises."""
     import webdataset
 
     def decode(sample: dict[str, Any]) -> tuple[Any, Any]:
@@ -139,6 +146,7 @@ def run_webdataset(data: Path, batch: int, workers: int) -> Batches:
 
 
 def run_litdata(data: Path, batch: int, workers: int) -> Batches:
+    """StreamingDataset over local chunks, in its own DataLoader."""
     import litdata
 
     dataset = litdata.StreamingDataset(str(data), shuffle=True, drop_last=True)
@@ -182,6 +190,7 @@ MODULES = {
     "torchdata": ("torchdata.nodes",),
     "webdataset": ("webdataset",),
     "litdata": ("litdata",),
+    "mosaicml": ("streaming",),
 }
 """Imported before the clock starts: a training job has them anyway."""
 
@@ -235,6 +244,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     if options.cold:
         drop_cached(options.data)
     step = step_of(options.step, options.step_ms / 1000)
+    if options.loader == "mosaicml":
+        stand_in_for_torchvision()
     for module in MODULES.get(options.loader, ()):
         import_module(module)
     base, memory = cpu_s(), private_mib()
@@ -274,6 +285,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
+    """Builds or runs as the arguments say."""
     parser = argparse.ArgumentParser()
     parser.add_argument("action", choices=["build", "run"])
     parser.add_argument("loader")

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -171,7 +172,7 @@ def _run(job: Job, tasks: list[Task], wanted: list[int], workers: int) -> Iterat
         return
     failure: OfflineError | None = None
     # Spawned: what the caller has open (an object store's threads, say) does not survive a fork.
-    with ProcessPoolExecutor(min(workers, max(1, len(wanted))), mp_context=get_context("spawn")) as pool:
+    with _pool(min(workers, max(1, len(wanted)))) as pool:
         running = {pool.submit(call, tasks[number]): number for number in wanted}
         while running:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -189,6 +190,20 @@ def _run(job: Job, tasks: list[Task], wanted: list[int], workers: int) -> Iterat
                 running = {future: number for future, number in running.items() if not future.cancel()}
     if failure is not None:
         raise failure
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that leave Ctrl-C to this one, and are ended with it: a unit that is cut off is made anew."""
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @contextmanager

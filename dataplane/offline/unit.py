@@ -98,7 +98,7 @@ def _clean_one(each: Input, clean: Clean, sink: "_Sink", dropped: Counter[str], 
     except (MemoryError, KeyboardInterrupt):
         raise
     except Exception as error:
-        if drop_failing and not given and not isinstance(error, DatasetError):
+        if drop_failing and not given and not isinstance(error, DatasetError | ImportError):
             dropped[f"{type(error).__name__}: {error}"] += 1
             return
         raise OfflineError(f"recording {each.name}: {type(error).__name__}: {error}") from error

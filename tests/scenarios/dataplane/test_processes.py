@@ -102,6 +102,28 @@ def test_d2_two_users_of_one_host(shared: bool) -> None:
             assert re.search("may not be written by user 65534.*shared=True", answers[1])
 
 
+def read_plain(folder: Path, answer: Any) -> None:
+    os.setuid(65_534)
+    with ShardDataset(folder) as dataset, Loader(dataset, 10, tail="drop") as loader:
+        answer.put(sorted(sample for batch in loader for sample in batch["id"].tolist()))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_d2_a_read_only_shared_folder_is_read_by_a_user_who_may_write_nowhere() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        with ShardWriter(root / "set", [Field("id", "int64", ())], name="set", shard_bytes=80) as writer:
+            writer.write({"id": np.arange(100)})
+        (root / "set").chmod(0o555)
+        root.chmod(0o555)
+        answer = fork.SimpleQueue()
+        process = fork.Process(target=read_plain, args=(root / "set", answer))
+        process.start()
+        assert answer.get() == list(range(100))
+        process.join()
+        root.chmod(0o755)
+
+
 def test_d22_batches_larger_than_64_mib_need_no_shared_memory(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, [Field("x", "uint8", (1 << 20,))], name="big") as writer:
         for number in range(20):

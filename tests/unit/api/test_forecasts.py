@@ -1,6 +1,7 @@
 """The forecast in the API: told for waiting jobs, recorded at submission, judged once the job starts."""
 
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -195,3 +196,24 @@ def test_a_forecast_rests_on_what_was_learned(patient, kit, store, clock, client
     store.submit(kit.job("waits", gpus=4), now_s=clock.now_s())
     told = client.get("/v1/jobs/waits").json()["forecast"]
     assert (told["start_s"], told["basis"]) == (clock.now_s() + 30 + 500 + 10, "estimate")
+
+
+def test_a_slow_forecast_keeps_nobody_waiting_and_rests(kit, store, clock, monkeypatch) -> None:
+    monkeypatch.setattr("phalanx.api.forecasts.REST", 10**6)
+    gate = threading.Event()
+
+    def slow(snapshot, policy, learned):
+        gate.wait()
+        return forecast(snapshot, policy)
+
+    store.submit(kit.job("a"), now_s=clock.now_s())
+    told = Forecasts(store, Policy(), clock, forecaster=slow, patience_s=0.001)
+    assert told.views(clock.now_s()) == {}
+    worker = told._worker
+    gate.set()
+    worker.join()
+    assert set(told.views(clock.now_s())) == {"a"}
+    store.submit(kit.job("b"), now_s=clock.now_s())
+    clock.sleep(3_600)
+    assert set(told.views(clock.now_s())) == {"a"}
+    assert told._worker is None

@@ -93,6 +93,7 @@ def test_the_page_shows_both_sides(queue, client) -> None:
     assert "4 of 8" in page
     assert "8 of 14" in page
     assert "Idle T4" in page
+    assert "Room for 1 x 4 T4 in one host" in page
     assert "badge-sooner" in page
     assert 'value="s1"' in page
 

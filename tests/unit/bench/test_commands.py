@@ -8,9 +8,12 @@ import click
 import pytest
 
 from phalanx.api.cli.root import guarded
+from phalanx.bench.contest import hold
 from phalanx.bench.saturate import saturate_command
 from phalanx.bench.simulate import simulate_command
+from phalanx.bench.simulator import Options
 from phalanx.bench.standard import SUITE, standard_command
+from phalanx.model.policy import Policy
 
 HEAD = "job_id,team,submit_s,duration_s,num_workers,gpus_per_worker,cpu_per_worker,mem_gib_per_worker,gpu_type,priority_class,status\n"
 
@@ -124,3 +127,13 @@ def test_the_suite_passes_over_missing_traces_and_says_why(bench, tmp_path: Path
     assert code != 0
     assert "founding" in err
     assert {"founding", "lingjun", "philly"} <= {entry.name for entry in SUITE}
+
+
+def test_several_runs_at_once_give_the_same_numbers(small) -> None:
+    world = small.workload([small.job(f"j{i}", 50 * i, 400, gpus=4) for i in range(6)], [small.host("h")])
+    one, two = (
+        hold([(1, world)], ("fifo", "best_fit"), Policy(), Options(), workers=workers, quiet=True) for workers in (1, 2)
+    )
+    assert list(two.runs) == ["fifo", "best_fit"]
+    for name in one.runs:
+        assert one.runs[name][0].outcomes == two.runs[name][0].outcomes

@@ -282,3 +282,23 @@ def test_a_job_killed_at_any_moment_ends_in_the_same_bytes(tmp_path: Path) -> No
     )
     assert json.loads(told.stdout)["units_reused"] >= 2
     assert files(tmp_path / "whole") == files(tmp_path / "killed")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_at_once_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "slow_cleaning.py").write_text(SLOW.replace("0.15", "60"))
+    recordings(tmp_path / "raw", 4)
+    command = [sys.executable, "-m", "phalanx.api.cli", "shard", "make", "out", "--from", "raw", "--workers", "2"]
+    process = subprocess.Popen(
+        [*command, "--clean", "slow_cleaning:clean", "--unit-size", "400"],
+        cwd=tmp_path,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(list((tmp_path / "out" / ".parts").glob("0*"))) < 2 and process.poll() is None:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in told

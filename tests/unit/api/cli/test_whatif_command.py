@@ -38,6 +38,7 @@ def test_tables_of_both_sides(bare, snapshot) -> None:
     assert "GPUs held 8 of 8 16 of 16" in lines
     assert "jobs that start now 1 2" in lines
     assert "mean wait 46m 19s 15m 59s" in lines
+    assert "room for 1 x 8 H100 in one host 0 0" in lines
     assert "cost per hour 20.00 40.00" in lines
     assert "Waiting jobs: 1 same, 1 sooner." in lines
     assert any(line.startswith("b sooner starts about 01:17 UTC (in 1 h 1 min)") for line in lines)

@@ -21,7 +21,7 @@ from phalanx.solver.verify import verify
 
 
 @pytest.mark.parametrize("name", BASELINES)
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_rule_is_kept(name: str, data: st.DataObject) -> None:
     snapshot = plain(data.draw(snapshots(max_hosts=6, max_jobs=8, max_workers=5, max_running=5)))
@@ -39,7 +39,7 @@ def test_every_rule_is_kept(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", BASELINES)
-@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshot=snapshots(max_hosts=6, max_jobs=8), policy=policies())
 def test_the_same_world_gives_the_same_decision(name: str, snapshot: Snapshot, policy: Policy) -> None:
     snapshot = plain(snapshot)
