@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..model.decision import Certificate, Decision, Grain, RuleFamily, Stage, Start
-from ..model.ids import JobId
+from ..model.decision import Certificate, Decision, Grain, Stage
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from . import symmetry
@@ -22,7 +21,8 @@ from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
 from .objective import Goal, goals
-from .plan import Plan, assemble
+from .plan import Plan
+from .reprieve import reprieve
 from .stages import Incumbent, Outcome, run
 from .variables import Variables
 from .verify import verify_starts
@@ -108,21 +108,6 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
     if verify_starts(snapshot, policy, plan.starts, plan.preemptions):
         return None
     return _candidate(Stage.EXACT, plan, snapshot, policy)
-
-
-def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Sequence[JobId]) -> Plan:
-    """The plan without needless victims: the dearest first, each is kept running if the starts still keep the rules.
-
-    An exact solution has none to spare; one that the budget cut short may.
-    """
-    plan = assemble(snapshot, policy, starts, victims)
-    for preemption in sorted(plan.preemptions, key=lambda p: (-p.loss_gpu_s, p.job)):
-        fewer = [other.job for other in plan.preemptions if other.job != preemption.job]
-        trial = assemble(snapshot, policy, starts, fewer)
-        faults = verify_starts(snapshot, policy, trial.starts, trial.preemptions)
-        if all(fault.family is RuleFamily.PREEMPTION and fault.unit == "needless" for fault in faults):
-            plan = trial
-    return plan
 
 
 def _better(greedy_one: _Candidate, exact_one: _Candidate | None) -> _Candidate:
