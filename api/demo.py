@@ -75,6 +75,8 @@ class _Demo:
         with self._live():
             self._follow_until(lambda now: _state(now, demo_jobs.TRAINING) not in ("queued", "planned"))
             self._submit(demo_jobs.waiting_job())
+            self._follow_until(self._well_under_way)
+            self._submit(demo_jobs.incident_job())
             self._follow_until(lambda now: all(job["state"] in ENDED for job in now))
         return self._sum_up()
 
@@ -109,6 +111,14 @@ class _Demo:
                 raise Stop(Exit.NO, "the jobs did not finish in time")
             time.sleep(POLL_S)
 
+    def _well_under_way(self, jobs: list[dict[str, Any]]) -> bool:
+        """Whether the training has done a good part of its steps, and may be preempted."""
+        job = next(job for job in jobs if job["id"] == demo_jobs.TRAINING)
+        if job["state"] != "running":
+            return job["state"] in ENDED
+        lines = self._service.get(job_path(demo_jobs.TRAINING, "logs"), rank=0, tail=demo_jobs.STEPS)["lines"]
+        return len(lines) >= demo_jobs.STEPS // 4 and time.time() - job["started_s"] > demo_jobs.MIN_RUN_S
+
     def _show(self, jobs: list[dict[str, Any]]) -> None:
         if self._screen is not None:
             self._screen.update(demo_view.screen(jobs, self._service.get("/v1/hosts")["hosts"]))
@@ -121,12 +131,20 @@ class _Demo:
         lines = self._service.get(job_path(demo_jobs.TRAINING, "logs"), rank=0, tail=10_000)["lines"]
         if told := demo_view.training_told(lines):
             self._out.print(f"\n[bold]{demo_jobs.TRAINING}[/]: {told}")
+        for preemption in self._preemptions():
+            self._out.print(f"[bold]{preemption['job']}[/]: {demo_view.preemption_told(preemption, lines)}")
         rounds = self._service.get("/v1/rounds", limit=500)["rounds"]
         demo_view.summary(self._out, self._service.get("/v1/summary"), rounds)
         missed = [job["id"] for job in jobs if job["state"] != "succeeded"]
         if missed:
             raise Stop(Exit.NO, f"not every job succeeded: {', '.join(missed)}")
         return Exit.OK
+
+    def _preemptions(self) -> list[dict[str, Any]]:
+        """Every preemption of the rounds so far, oldest first."""
+        numbers = [row["number"] for row in self._service.get("/v1/rounds", limit=500)["rounds"]]
+        rounds = (self._service.get(f"/v1/rounds/{number}") for number in sorted(numbers))
+        return [act for told in rounds for act in told["decision"].get("preemptions", ())]
 
     @contextmanager
     def _live(self) -> Iterator[None]:
@@ -203,6 +221,9 @@ def _state(jobs: list[dict[str, Any]], name: str) -> str:
 def _settings(folder: Path, port: int | None) -> Settings:
     fleet = folder / "fleet.toml"
     fleet.write_text(demo_jobs.FLEET, encoding="utf-8")
+    # The processes of the service read the policy from the file, as those of any installation do.
+    config = folder / "phalanx.toml"
+    config.write_text(f"[policy.eviction]\nmin_run_s = {demo_jobs.MIN_RUN_S}\n", encoding="utf-8")
     (folder / "log").mkdir(exist_ok=True)
     # Warnings of the supervisor belong into a file: on the terminal they would tear the live view.
     logging.basicConfig(filename=folder / "log" / "serve.log", level=logging.WARNING)
@@ -212,6 +233,7 @@ def _settings(folder: Path, port: int | None) -> Settings:
         port=port or _free_port(),
         round_interval_s=1,
         fleet_file=fleet,
+        config_file=config,
     )
 
 

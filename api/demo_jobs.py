@@ -55,6 +55,10 @@ TRAINING = "reach-ddp"
 """The gang that really trains."""
 MUST_WAIT = "large-sweep"
 """The job that finds its GPUs taken."""
+INCIDENT = "incident"
+"""The production incident for which the training makes room; it goes on from its checkpoint afterwards."""
+MIN_RUN_S = 5
+"""How long a job of the demo runs at least before it may be preempted; ten minutes elsewhere."""
 STEPS = 150
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "train_ddp.py"
@@ -96,6 +100,11 @@ def _training(data: Path) -> dict[str, Any]:
 def impossible_job() -> dict[str, Any]:
     """Asks for more memory a card than any card has."""
     return _work("vision", "too-large", 1, gpus=8, gpu_memory="96GiB")
+
+
+def incident_job() -> dict[str, Any]:
+    """Tier 1: may preempt the training, which holds the only hosts of the type that it asks."""
+    return _work("speech", INCIDENT, 3, gpus=8, gpu_type="H100", tier=1)
 
 
 def waiting_job() -> dict[str, Any]:

@@ -95,6 +95,16 @@ def training_told(lines: Sequence[str]) -> str:
     )
 
 
+def preemption_told(preemption: Mapping[str, Any], lines: Sequence[str]) -> str:
+    """For whom the job left and at what loss, and from which step on it went on, by its last attempt's log."""
+    for_whom = ", ".join(preemption["beneficiaries"])
+    told = f"preempted for {for_whom} at a loss of {preemption['loss_gpu_s']:,} GPU-seconds"
+    for line in lines:
+        if '"resumed_after"' in line:
+            return f"{told}; went on from its checkpoint after step {json.loads(line)['resumed_after']}"
+    return told
+
+
 def _jobs_table(rows: Sequence[Sequence[RenderableType]]) -> RenderableType:
     return table("Jobs", ("job", "state", "GPUs", "waited", "where or why"), rows, right=("GPUs", "waited"))
 

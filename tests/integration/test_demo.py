@@ -47,7 +47,9 @@ def test_every_job_of_the_mix_finishes(tmp_path: Path) -> None:
     assert "too-large is refused at submission" in told
     assert "large-sweep is queued: " in told
     assert "steps of torch.distributed training on two hosts" in told
-    assert "jobs        8 succeeded" in told
+    assert "reach-ddp: preempted for incident at a loss of" in told
+    assert "went on from its checkpoint after step" in told
+    assert "jobs        9 succeeded" in told
     assert "violation" not in told
     assert left_behind(tmp_path) == []
 

@@ -1,6 +1,7 @@
 """The demo's jobs fit its fleet as they are meant to, and its view tells what the service says."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from phalanx.api import demo_jobs, demo_view
 from phalanx.api.cli.tables import console
 from phalanx.api.fleet import fleet_from_dict
 from phalanx.api.jobfile import job_from_dict
-from phalanx.model.policy import Policy
+from phalanx.model.job_state import JobState
+from phalanx.model.policy import EvictionPolicy, Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.admission import admit
 from phalanx.solver.solve import solve
+from phalanx.solver.verify import verify
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,32 @@ def test_the_impossible_one_is_refused(fleet) -> None:
     told = admit(job_from_dict(demo_jobs.impossible_job()), snapshot_of(fleet, []), Policy())
     assert not told.accepted
     assert "80 GiB" in told.nearest
+
+
+def test_the_incident_preempts_the_training_and_nothing_else(fleet, tmp_path: Path) -> None:
+    jobs = [job_from_dict(job) for job in demo_jobs.first_jobs(tmp_path)]
+    policy = Policy(eviction=EvictionPolicy(min_run_s=demo_jobs.MIN_RUN_S))
+    first = snapshot_of(fleet, jobs)
+    placed = {start.job: start.placement for start in solve(first, policy).starts}
+    running = tuple(
+        replace(record, state=JobState.RUNNING, placement=placed[record.id], started_s=100, attempt=1)
+        for record in first.jobs
+    )
+    later = replace(
+        first, now_s=110, jobs=(*running, JobRecord(job=job_from_dict(demo_jobs.incident_job()), submitted_s=109))
+    )
+    decision = solve(later, policy)
+    assert verify(later, policy, decision) == ()
+    assert [(act.job, act.beneficiaries) for act in decision.preemptions] == [
+        (demo_jobs.TRAINING, (demo_jobs.INCIDENT,))
+    ]
+
+
+def test_a_preemption_is_told_with_its_loss_and_where_the_job_went_on() -> None:
+    act = {"job": "a", "beneficiaries": ["b"], "loss_gpu_s": 1200}
+    assert demo_view.preemption_told(act, ["x"]) == "preempted for b at a loss of 1,200 GPU-seconds"
+    told = demo_view.preemption_told(act, ["x", '{"resumed_after": 40}'])
+    assert told.endswith("went on from its checkpoint after step 40")
 
 
 def job_view(name: str, state: str, **more: object) -> dict[str, object]:
