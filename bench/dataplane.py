@@ -16,6 +16,7 @@ from .feed.peers import PEERS, Peer, build, python_of, run
 from .machine import machine_facts
 
 WARM, WAIT, BUSY, COLD, COLD_WAIT = "warm", "wait", "busy", "cold", "cold_wait"
+KINDS = (WARM, WAIT, BUSY, COLD, COLD_WAIT)
 _RUN_S = 300.0
 
 
@@ -25,16 +26,24 @@ _RUN_S = 300.0
 @click.option("--batch", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Interleaved; medians are shown.")
 @click.option("--peer", "names", multiple=True, type=click.Choice([peer.name for peer in PEERS]), help="Only these.")
+@click.option("--measure", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these, after warm.")
 @click.option("--install/--no-install", default=True, help="Make the peers' environments where they are missing.")
 @json_option
 def dataplane_command(
-    data: Path | None, samples: int, batch: int, rounds: int, names: tuple[str, ...], install: bool, as_json: bool
+    data: Path | None,
+    samples: int,
+    batch: int,
+    rounds: int,
+    names: tuple[str, ...],
+    kinds: tuple[str, ...],
+    install: bool,
+    as_json: bool,
 ) -> None:
     """Compares loaders on the same samples: rate, CPU, wait share, cold reads, first batch, memory, utilisation."""
     root = data or Path(tempfile.mkdtemp(prefix="phalanx-feed-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        result = _measure(root, samples, batch, rounds, names or tuple(peer.name for peer in PEERS), install)
+        result = _measure(root, samples, batch, rounds, names or tuple(peer.name for peer in PEERS), kinds, install)
     finally:
         if data is None:
             shutil.rmtree(root, ignore_errors=True)
@@ -45,7 +54,13 @@ def dataplane_command(
 
 
 def _measure(
-    root: Path, samples: int, batch: int, rounds: int, names: tuple[str, ...], install: bool
+    root: Path,
+    samples: int,
+    batch: int,
+    rounds: int,
+    names: tuple[str, ...],
+    kinds: tuple[str, ...],
+    install: bool,
 ) -> dict[str, Any]:
     raw = _raw(root, samples)
     ready: list[tuple[Peer, Path, Path]] = []
@@ -62,7 +77,8 @@ def _measure(
             facts[peer.name] += f"; no data: {fault}"
         else:
             ready.append((peer, python, folder))
-    loaders = _interleaved(ready, samples, batch, rounds)
+    wanted = {kind: options for kind, options in _settings(samples, batch).items() if kind in {WARM, *(kinds or KINDS)}}
+    loaders = _interleaved(ready, wanted, rounds)
     from .feed.worker import SAMPLE_BYTES
 
     result = {
@@ -114,23 +130,31 @@ def _settings(samples: int, batch: int) -> dict[str, list[str]]:
     }
 
 
-def _interleaved(ready: list[tuple[Peer, Path, Path]], samples: int, batch: int, rounds: int) -> dict[str, Any]:
-    """Each measurement of each loader, once per round in turn; the best number of workers is chosen warm."""
+def _interleaved(ready: list[tuple[Peer, Path, Path]], settings: dict[str, list[str]], rounds: int) -> dict[str, Any]:
+    """Each measurement of each loader, once per round in turn; the best number of workers is chosen by the warm."""
     found: dict[str, dict[int, dict[str, list[dict[str, Any]]]]] = {peer.name: {} for peer, _, _ in ready}
     null: list[float] = []
-    settings = _settings(samples, batch)
     for turn in range(rounds):
-        if ready:
+        if ready and BUSY in settings:
             answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *settings[BUSY]], _RUN_S)
             null.append(float(answer.get("samples_per_s", 0.0)))
         for kind, options in settings.items():
             for peer, python, folder in ready:
                 workers = peer.workers if kind == WARM else (_best(found[peer.name]),)
                 for count in workers:
-                    _say(f"round {turn + 1} of {rounds}: {kind}, {peer.name}, {count} workers")
                     answer = run(python, ["run", peer.name, str(folder), "--workers", str(count), *options], _RUN_S)
                     found[peer.name].setdefault(count, {}).setdefault(kind, []).append(answer)
+                    _say(f"round {turn + 1} of {rounds}, {kind}, {peer.name}, {count} workers: {_line(answer)}")
     return {name: _medians(each, statistics.median(null) if null else 0.0) for name, each in found.items()}
+
+
+def _line(answer: dict[str, Any]) -> str:
+    if "fault" in answer:
+        return str(answer["fault"])
+    return (
+        f"{answer['samples_per_s']:,.0f} samples/s, {answer['cpu_s_per_gb']:.2f} CPU-s/GB, "
+        f"wait {answer['wait_share']:.3f}, first batch {answer['first_batch_s']:.3f} s"
+    )
 
 
 def _best(found: dict[int, dict[str, list[dict[str, Any]]]]) -> int:
@@ -146,22 +170,23 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> 
     best = _best(found)
     kinds = found.get(best, {})
     faults = sorted({answer["fault"] for answers in kinds.values() for answer in answers if "fault" in answer})
-    warm, cold = kinds.get(WARM, []), kinds.get(COLD, [])
-    return {
-        "workers": best,
-        "samples_per_s": _median(warm, "samples_per_s"),
-        "gb_per_s": _median(warm, "gb_per_s"),
-        "cpu_s_per_gb": _median(warm, "cpu_s_per_gb"),
-        "first_batch_s": _median(warm, "first_batch_s"),
-        "memory_mib": _median(warm, "memory_mib"),
-        "wait_share_10ms": _median(kinds.get(WAIT, []), "wait_share"),
-        "beside_null": _median(kinds.get(BUSY, []), "samples_per_s") / null if null else 0.0,
-        "cold_gb_per_s": _median(cold, "gb_per_s"),
-        "cold_cpu_s_per_gb": _median(cold, "cpu_s_per_gb"),
-        "cold_first_batch_s": _median(cold, "first_batch_s"),
-        "cold_wait_share_10ms": _median(kinds.get(COLD_WAIT, []), "wait_share"),
-        "faults": faults,
+    asked = {
+        "samples_per_s": (WARM, "samples_per_s"),
+        "gb_per_s": (WARM, "gb_per_s"),
+        "cpu_s_per_gb": (WARM, "cpu_s_per_gb"),
+        "first_batch_s": (WARM, "first_batch_s"),
+        "memory_mib": (WARM, "memory_mib"),
+        "wait_share_10ms": (WAIT, "wait_share"),
+        "beside_null": (BUSY, "samples_per_s"),
+        "cold_gb_per_s": (COLD, "gb_per_s"),
+        "cold_cpu_s_per_gb": (COLD, "cpu_s_per_gb"),
+        "cold_first_batch_s": (COLD, "first_batch_s"),
+        "cold_wait_share_10ms": (COLD_WAIT, "wait_share"),
     }
+    measured: dict[str, Any] = {name: _median(kinds[kind], key) for name, (kind, key) in asked.items() if kind in kinds}
+    if "beside_null" in measured:
+        measured["beside_null"] = measured["beside_null"] / null if null else 0.0
+    return {"workers": best, **measured, "faults": faults}
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -184,7 +209,7 @@ def _show(result: dict[str, Any]) -> None:
     rows = [
         (
             *(f"{name} {result['versions'].get(name, '')}", str(each["workers"])),
-            *(form.format(each[key]) for key, form in columns.values()),
+            *(form.format(each[key]) if key in each else "-" for key, form in columns.values()),
         )
         for name, each in result["loaders"].items()
     ]

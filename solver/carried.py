@@ -27,6 +27,8 @@ class Carried:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._policy = policy
         self._placer = Placer(snapshot, policy, Books(snapshot))
+        # What a maintenance window closes depends on the time, so there the placer's view cannot be carried along.
+        self._windowed = any(host.windows for host in snapshot.hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host)]
 
     def left(self, records: Iterable[JobRecord]) -> None:
@@ -35,8 +37,10 @@ class Carried:
             for worker in record.placement.workers if record.placement else ():
                 self._placer.books.give(record.job, worker)
 
-    def may_start(self, waiting: Iterable[JobRecord]) -> bool:
+    def may_start(self, snapshot: Snapshot, waiting: Iterable[JobRecord]) -> bool:
         """Whether any of these gangs fits now: if none does alone, a round would start none."""
+        if self._windowed:
+            self._placer = Placer(snapshot, self._policy, self._placer.books)
         for record in {shape_of(record): record for record in waiting}.values():
             placement = self._placer.place(record)
             if placement is not None:
@@ -68,4 +72,16 @@ class Carried:
 def shape_of(record: JobRecord) -> Shape:
     """What decides where a gang may go; gangs of equal shape fit in the same places."""
     job = record.job
-    return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team
+    # A window closes hosts to gangs that last too long, so limits tell gangs apart.
+    return (
+        job.roles,
+        job.topology,
+        job.cross_site,
+        job.off_premises,
+        job.sites,
+        job.tier <= 2,
+        job.team,
+        job.anti_affinity,
+        record.level,
+        job.walltime_limit_s,
+    )

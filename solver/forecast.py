@@ -163,9 +163,9 @@ class _Run:
     def _round(self, future: Future, carried: Carried | None, steps: int) -> int:
         """One round at the future's time; returns 1 where one was needed."""
         candidates = list(future.candidates())
-        if not candidates or (carried and not carried.may_start(candidates)):
-            return 0
         snapshot = future.snapshot()
+        if not candidates or (carried and not carried.may_start(snapshot, candidates)):
+            return 0
         starts, preemptions = unpack(carried.decide(snapshot) if carried else self.decide(snapshot, self.policy))
         future.carry_out(starts, preemptions, steps + 1)
         return 1

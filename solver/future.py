@@ -64,6 +64,8 @@ class Future:
                 self._expect_end(record, self.now_s)
             elif record.state is JobState.QUEUED and record.not_before_s > self.now_s:
                 self._put(record.id, record.not_before_s)
+        for at_s in {window.end_s for host in snapshot.hosts for window in host.windows if window.end_s > self.now_s}:
+            self._put(JobId(f"window:{at_s}"), at_s)
         self._usage = TeamUsage(snapshot, policy)
         for record in snapshot.jobs:
             self._unblock(record.id)
@@ -101,8 +103,8 @@ class Future:
             _, name = heapq.heappop(self._events)
             del self._due[name]
             self.now_s = at_s
-            record = self._records[name]
-            if record.state.holds_capacity:
+            record = self._records.get(name)  # None at the end of a maintenance window
+            if record is not None and record.state.holds_capacity:
                 freed.append(record)
                 self._usage.leaves(record, at_s)
                 self._bases.add(self._ends.pop(name))

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.cli.root import guarded
-from phalanx.bench import dataplane
 from phalanx.bench.dataplane import dataplane_command
 from phalanx.bench.feed import peers
 from phalanx.bench.feed.online import founding_scenario
@@ -18,11 +17,19 @@ def test_ours_is_measured_and_a_peer_that_is_missing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    whole = dataplane._settings
-    monkeypatch.setattr(
-        dataplane, "_settings", lambda *a: {k: v for k, v in whole(*a).items() if k in ("warm", "busy")}
-    )
-    options = ["--samples", "512", "--rounds", "1", "--no-install", "--peer", "phalanx", "--peer", "litdata"]
+    options = [
+        "--samples",
+        "512",
+        "--rounds",
+        "1",
+        "--no-install",
+        "--peer",
+        "phalanx",
+        "--peer",
+        "litdata",
+        "--measure",
+        "wait",
+    ]
     assert guarded(dataplane_command, [*options, "--data", str(tmp_path / "data"), "--json"], "phalanx-bench") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["versions"]["litdata"] == "not installed (--install)"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from small_worlds import NOW_S, POLICY, box, gang, placement, queued, running, world
 
 from phalanx.model.decision import Preemption, Start
+from phalanx.model.host import Window
 from phalanx.model.job import CheckpointPolicy, Preemptible
 from phalanx.model.job_state import JobState, StopCause
 from phalanx.model.placement import Progress
@@ -317,3 +318,17 @@ def test_who_was_served_longest_waits_when_shares_are_equal() -> None:
     snapshot = world([box("h1")], held, *waiting, teams=[Team(id="x"), Team(id="y")])
     told = by_job(snapshot)
     assert told["wx"].start_s == NOW_S + 300_000 < told["wy"].start_s
+
+
+def test_the_end_of_a_maintenance_window_is_looked_at() -> None:
+    """Whether a round heeds windows is its own matter; the forecast runs it again when one has passed."""
+    windows = (Window(start_s=NOW_S - 50, end_s=NOW_S - 10), Window(start_s=NOW_S + 10, end_s=NOW_S + 70))
+    snapshot = world([box("h1", windows=windows)], gang("a"))
+
+    def decide(seen, policy):
+        return greedy(seen, policy) if seen.now_s >= NOW_S + 70 else ()
+
+    for carry_from in (20_000, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "CARRY_FROM", carry_from)
+            assert by_job(snapshot, decide=decide)["a"].start_s == NOW_S + 70
