@@ -55,9 +55,9 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
 
 def decide(snapshot: Snapshot, policy: Policy) -> Chosen | Sequence[Start]:
     """What a round would do, without proof and at once: forecasts and what-ifs run many rounds."""
-    from ..solver.greedy import greedy
+    from ..solver.evict import greedy_plan
 
-    return greedy(snapshot, policy)
+    return greedy_plan(snapshot, policy)
 
 
 def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:

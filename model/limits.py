@@ -1,4 +1,4 @@
-"""How long a job may run and how long it may take to leave: what promises are made of (RULES 5)."""
+"""How long a job has run, may run, and may take to leave: what promises are made of (RULES 5)."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def walltime_limit_s(record: JobRecord, has_guarantee: bool, policy: Policy) -> 
     if record.demoted or record.job.preemptible is Preemptible.ANYTIME:
         return policy.time.limit_preemptible_s
     return policy.time.limit_team_s if has_guarantee else policy.time.limit_shared_s
+
+
+def ran_s(record: JobRecord, now_s: int) -> int:
+    """Seconds of work of this run, over all attempts: what checkpoints saved, and what ran since."""
+    if record.started_s is None:
+        return record.progress.saved_work_s
+    saved_at_s = record.progress.last_checkpoint_s
+    since_s = record.started_s if saved_at_s is None else max(record.started_s, saved_at_s)
+    return record.progress.saved_work_s + max(0, now_s - since_s)

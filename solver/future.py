@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from ..model.decision import Preemption, Start
 from ..model.ids import JobId
 from ..model.job_state import WAITING, JobState, StopCause
+from ..model.limits import grace_s
 from ..model.placement import Progress
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .team_usage import TeamUsage
-from .walltimes import Basis, Walltimes, grace_s, saved_s
+from .walltimes import Basis, Walltimes, saved_s
 
 _BACK = frozenset(
     {

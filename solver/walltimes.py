@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..model.job import Job, Preemptible
+from ..model.job import Job
 from ..model.job_state import JobState
+from ..model.limits import grace_s, ran_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 
 LEAST_OVERRUN_S = 60
 """A job past its estimate is expected to run on for this long at least, unless its limit comes first."""
-
-DEFAULT_GRACE_S = 30
-"""Grace of a job without a checkpoint policy."""
 
 Learned = Callable[[Job], int | None]
 """Seconds that a job is likely to run, known from jobs like it; None where nothing is known."""
@@ -48,12 +46,7 @@ class Walltimes:
 
     def limit_s(self, record: JobRecord) -> int:
         """The job's own limit, else its pool's: preemptible, team with a guarantee, or shared."""
-        if record.job.walltime_limit_s is not None:
-            return record.job.walltime_limit_s
-        time = self._policy.time
-        if record.demoted or record.job.preemptible is Preemptible.ANYTIME:
-            return time.limit_preemptible_s
-        return time.limit_team_s if record.job.team in self._guaranteed else time.limit_shared_s
+        return walltime_limit_s(record, record.job.team in self._guaranteed, self._policy)
 
     def whole(self, record: JobRecord) -> Span:
         """All work of the run, from its first attempt on: the estimate given, else learned, else the limit."""
@@ -88,20 +81,6 @@ class Walltimes:
         left = self.left(record, now_s)
         launch = 0 if record.state is JobState.RUNNING else limits.launch_s
         return Span(launch + left.seconds + limits.clean_s, left.basis)
-
-
-def grace_s(job: Job) -> int:
-    """Seconds that the job may take from the warning to its exit."""
-    return job.checkpoint.grace_s if job.checkpoint else DEFAULT_GRACE_S
-
-
-def ran_s(record: JobRecord, now_s: int) -> int:
-    """Seconds of work of this run, over all attempts: what checkpoints saved, and what ran since."""
-    if record.started_s is None:
-        return record.progress.saved_work_s
-    saved_at_s = record.progress.last_checkpoint_s
-    since_s = record.started_s if saved_at_s is None else max(record.started_s, saved_at_s)
-    return record.progress.saved_work_s + max(0, now_s - since_s)
 
 
 def saved_s(record: JobRecord, now_s: int) -> int:

@@ -54,15 +54,6 @@ def backoff_s(failed_starts: int, failure: FailurePolicy) -> int:
     return min(failure.backoff_base_s << doublings, failure.backoff_max_s)
 
 
-def ran_s(record: JobRecord, now_s: int) -> int:
-    """Seconds of work of this run, over all attempts: what checkpoints saved, and what ran since."""
-    if record.started_s is None:
-        return record.progress.saved_work_s
-    saved_at_s = record.progress.last_checkpoint_s
-    since_s = record.started_s if saved_at_s is None else max(record.started_s, saved_at_s)
-    return record.progress.saved_work_s + max(0, now_s - since_s)
-
-
 def _reserved(record: JobRecord, event: GangReserved, policy: Policy, at_s: int) -> JobRecord:
     return move(record, JobState.STARTING, at_s) if record.state is JobState.PLANNED else record
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from ...model.host import HostState
 from ...model.ids import HostId, JobId, TeamId
 from ...model.job_state import HOLDING, WAITING, JobState, StopCause
-from ...model.limits import walltime_limit_s
+from ...model.limits import ran_s, walltime_limit_s
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from . import lifecycle
-from .attempt import ran_s
 from .books import AttemptRef, Books, IntentRow
 from .changes import log_job, save
 from .queue import dependencies

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...adapters.store.attempt import ran_s
 from ...model.job_state import JobState
-from ...model.limits import walltime_limit_s
+from ...model.limits import ran_s, walltime_limit_s
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
 

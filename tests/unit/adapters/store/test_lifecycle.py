@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from phalanx.adapters.store import lifecycle
-from phalanx.adapters.store.attempt import OUTCOMES, apply_event, backoff_s, ran_s
+from phalanx.adapters.store.attempt import OUTCOMES, apply_event, backoff_s
 from phalanx.model.errors import IllegalTransition
 from phalanx.model.event import GangExited, GangProgress, GangReleased, GangReserved, GangRunning, GangStartFailed
 from phalanx.model.intent import RankExit
 from phalanx.model.job import Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import HOLDING, TRANSITIONS, JobState, StopCause
-from phalanx.model.limits import walltime_limit_s
+from phalanx.model.limits import ran_s, walltime_limit_s
 from phalanx.model.placement import Placement, Progress, WorkerPlacement
 from phalanx.model.policy import FailurePolicy, Policy
 from phalanx.model.snapshot import JobRecord
