@@ -10,7 +10,7 @@ from ..api.cli.tables import seconds
 from .compare import Comparison
 from .metrics import Metrics, Spread
 
-MISSING_RULES = "Phalanx has no preemption, drains or backfill rules yet; nobody here preempts."
+MISSING_RULES = "Phalanx preempts lower levels; it has no drains or backfill rules yet. The rivals preempt nobody."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
