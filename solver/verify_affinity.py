@@ -76,6 +76,7 @@ class Labelled:
             self._staying[place].add(record.id)
 
     def places(self, record: JobRecord, placement: Placement | None) -> set[Place]:
+        """The domains that the job would occupy there, for each of its labels."""
         labels = {rule.label for rule in record.job.anti_affinity}
         if not labels or placement is None:
             return set()

@@ -18,6 +18,7 @@ HOSTS, WAITING = 256, 200
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Each store with a fleet in it."""
     made = MemoryStore() if request.param == "memory" else open_store(f"sqlite:///{tmp_path / 'store.db'}")
     snapshot = world(HOSTS, WAITING)
     made.put_sites(snapshot.sites)
@@ -34,6 +35,7 @@ def _queued() -> list[Any]:
 
 @pytest.mark.benchmark(group="store: snapshot, 256 hosts, 200 jobs")
 def test_snapshot(benchmark: Any, store: Any) -> None:
+    """What every round begins with."""
     for job in _queued():
         store.submit(job, now_s=NOW_S)
     assert len(benchmark(store.snapshot, NOW_S).jobs) == WAITING
@@ -41,6 +43,7 @@ def test_snapshot(benchmark: Any, store: Any) -> None:
 
 @pytest.mark.benchmark(group="store: 200 submissions")
 def test_submit(benchmark: Any, store: Any) -> None:
+    """Submissions one by one, each a transaction."""
     jobs = _queued()
 
     def submit() -> int:
