@@ -177,8 +177,16 @@ class _Simulation:
         if attempt.ends_s > now_s + left_s:
             self._heap.push(now_s + max(0, left_s), Wake())
 
+    def _drive(self, now_s: int) -> None:
+        """What the adapters do all the time: carry out the intents that are open now."""
+        for site in self._workload.sites:
+            for intent in self._executor.drive(self._store.intents(site.id), now_s):
+                self._tally.started(intent, now_s)
+
     def _release(self, key: Key, now_s: int) -> None:
         self._append(self._executor.release(key, now_s), now_s)
+        # The last victim may be gone, and the intent that waited for it is open now: adapters wait for no round.
+        self._drive(now_s)
         record = self._store.job(key[0])
         self._tally.released(record, now_s, self._options.timing.clean_s)
         if record.state is JobState.QUEUED and record.not_before_s > now_s:
@@ -205,9 +213,7 @@ class _Simulation:
         self._rounds.seconds.append(time.perf_counter() - begun)
         self._previous = record if record.number else self._previous
         count(self._rounds, record)
-        for site in self._workload.sites:
-            for intent in self._executor.drive(self._store.intents(site.id), now_s):
-                self._tally.started(intent, now_s)
+        self._drive(now_s)
         for job in list(self._tally.queue):
             left = self._store.job(job)
             if left.state.ended:
