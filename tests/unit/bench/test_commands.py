@@ -62,7 +62,14 @@ def test_a_file_is_simulated_and_reported(bench, files: Path) -> None:
         "--interval", 120, "--html", page, "--seeds", 2,
     )  # fmt: skip
     assert code == 0
-    for told in ("phalanx", "best_fit", "mean wait against best_fit", "Synthetic:", "no drains or backfill rules", "2 seeds"):
+    for told in (
+        "phalanx",
+        "best_fit",
+        "mean wait against best_fit",
+        "Synthetic:",
+        "no drains or backfill rules",
+        "2 seeds",
+    ):
         assert told in out
     parser = Links()
     parser.feed(page.read_text())
