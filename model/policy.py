@@ -77,6 +77,7 @@ class ObjectivePolicy:
     Each standard gang that could still start is worth `room_s` seconds of its GPUs. Each domain beyond the first of a
     preferred layer costs a gang `spread_s` seconds of its GPUs, a pipeline that leaves a domain the same for its own.
     A GPU on a slower type loses `horizon_s` times its slowness. A GPU of the rarest type costs up to `scarce_s`.
+    A host loads missing shards with at most `fetch_mbps` Mbit/s, and with no more than its own network has.
     """
 
     horizon_s: int = 3_600
@@ -88,10 +89,12 @@ class ObjectivePolicy:
     )
     spread_s: int = 120
     scarce_s: int = 30
+    fetch_mbps: int = 8_000
 
     def __post_init__(self) -> None:
         for field in ("horizon_s", "room_s", "spread_s", "scarce_s"):
             check.integer(field, getattr(self, field), 0, 1_000_000, "s")
+        check.integer("fetch_mbps", self.fetch_mbps, 1, 10**9, "Mbit/s")
         if self.horizon_s % 100:
             raise InvalidInput(
                 "horizon_s", f"{self.horizon_s} s times a weight in hundredths is not whole", "a multiple of 100"
@@ -112,7 +115,10 @@ class EvictionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePolicy:
-    """Limits, starvation and promises (RULES 5), times in seconds."""
+    """Limits, starvation and promises (RULES 5), times in seconds.
+
+    A drain plans at most `plan_horizon_s` ahead, and tries at most `max_candidate_starts` times.
+    """
 
     limit_team_s: int = 72 * 3_600
     limit_shared_s: int = 24 * 3_600
@@ -120,6 +126,7 @@ class TimePolicy:
     starve_after_s: int = 2 * 3_600
     drains_per_pool: int = 2
     max_candidate_starts: int = 32
+    plan_horizon_s: int = 7 * 86_400
     start_timeout_s: int = 300
     replace_grace_s: int = 300
     grow_after_s: int = 600

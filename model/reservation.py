@@ -11,7 +11,10 @@ from .placement import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The plan for one gang: its hosts take only work that ends before `planned_start_s` (seconds since the epoch)."""
+    """The plan for one gang: what its workers need is free at `planned_start_s` (seconds since the epoch).
+
+    `broken` counts how often a higher level took it; `cause` says why it was moved later the last time, empty if never.
+    """
 
     id: ReservationId
     job: JobId
@@ -19,6 +22,7 @@ class Reservation:
     planned_start_s: int
     created_s: int
     broken: int = 0
+    cause: str = ""
     version: int = 0
 
     def __post_init__(self) -> None:
