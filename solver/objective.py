@@ -18,6 +18,7 @@ from ..model.topology import Layer
 from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
 from .demand import candidates, loss
+from .fetch import fetch_s
 from .held import HostClass
 from .order import Order, order, value_milli
 from .topology import domains
@@ -184,6 +185,19 @@ def _scarce(variables: Variables) -> Sum:
     return total
 
 
+def _fetch(variables: Variables) -> Sum:
+    """Each worker waits until its host has loaded the shards that it lacks of the gang's data set."""
+    total, instance = Sum(), variables.instance
+    for gang in instance.gangs:
+        dataset = gang.record.job.dataset
+        for workers in gang.workers if dataset is not None else ():
+            milli = workers.role.request.gpu_milli or instance.policy.order.cpu_worker_milli
+            for slot in workers.slots:
+                waited = fetch_s(instance.hosts[slot.host].host, dataset, instance.policy)
+                total.add(-milli * waited, variables.workers_at(workers, slot))
+    return total
+
+
 def _room(variables: Variables) -> Sum:
     """Standard gangs that could still start on the free cards of placeable hosts."""
     total = Sum()
@@ -279,7 +293,12 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
         if level in starting:
             listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
     if waiting:
-        economy = {"speed": _speed(variables), "scarce": _scarce(variables), "room": _room(variables)}
+        economy = {
+            "speed": _speed(variables),
+            "scarce": _scarce(variables),
+            "room": _room(variables),
+            "fetch": _fetch(variables),
+        }
         listed.append(Goal("economy", SECONDS, economy))
         listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
     return tuple(listed)

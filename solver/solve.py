@@ -17,6 +17,7 @@ from .constraints import FAMILIES
 from .decode import decode
 from .encode import encode
 from .evict import greedy_plan
+from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
@@ -50,7 +51,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     """
     guard = guard or Unlimited()
     instance = reduce(snapshot, policy)
-    best = _candidate(Stage.GREEDY, greedy_plan(snapshot, policy), snapshot, policy)
+    best = _candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
     limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs))
     model = cp_model.CpModel()
     outcome, size = Outcome(), (0, 0)
