@@ -14,6 +14,7 @@ from ..model.placement import WorkerPlacement
 from ..model.policy import ObjectivePolicy, Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .appetite import appetite
 from .confinements import Confinements
 from .demand import candidates, loss, placeable, victims
 from .fetch import fetch_s
@@ -144,17 +145,19 @@ def _spread(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> in
 
 
 def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: ObjectivePolicy) -> int:
-    """What the started workers take of types rarer than the most common one."""
-    count = fleet_types(snapshot)
+    """What the started workers take of types rarer than the most common one, and of types that jobs must have."""
+    count, wanted = fleet_types(snapshot), appetite(snapshot).wanted
     types = _card_types(snapshot)
     most = max(count.values(), default=0)
     taken = 0
     for record, start in placed:
         for role in record.job.roles:
+            milli = role.request.gpu_milli
             for worker in _workers(start, role):
                 if worker.gpus and most:
-                    rare = most - count[types.get((worker.host, worker.gpus[0]), "")]
-                    taken += role.request.gpu_milli * objective.scarce_s * rare // most
+                    name = types.get((worker.host, worker.gpus[0]), "")
+                    taken += milli * objective.scarce_s * (most - count[name]) // most
+                    taken += milli * objective.wanted_s * wanted.get(name, 0) // MILLI
     return taken
 
 
@@ -175,26 +178,32 @@ def _fetching(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> 
 def _room(
     snapshot: Snapshot, placed: Iterable[_Placed], leaving: Iterable[JobRecord], objective: ObjectivePolicy
 ) -> int:
-    """The worth of the standard gangs that still fit, each counted alone, on cards that carry no worker."""
+    """The worth of the free cards that their hosts can serve, and of standard gangs on them, each counted alone."""
     gone = {record.id for record in leaving}
-    used = {
-        (worker.host, index)
-        for record in snapshot.jobs
-        if record.placement is not None and record.id not in gone
-        for worker in record.placement.workers
-        for index in worker.gpus
-    }
-    used.update(
-        (worker.host, index) for _, start in placed for worker in start.placement.workers for index in worker.gpus
-    )
+    staying = [(record, record.placement) for record in snapshot.jobs if record.placement and record.id not in gone]
+    used: set[tuple[HostId, int]] = set()
+    taken: dict[HostId, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for record, placement in (*staying, *((record, start.placement) for record, start in placed)):
+        requests = {role.name: role.request for role in record.job.roles}
+        for worker in placement.workers:
+            used.update((worker.host, index) for index in worker.gpus)
+            request = requests.get(worker.role)
+            if request is not None:
+                for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
+                    taken[worker.host][number] += amount
     slots: Counter[tuple[int, str, str]] = Counter()
+    asked, worth = appetite(snapshot), 0
     for host in snapshot.hosts:
         if placeable(host):
             free = Counter(gpu.gpu_type for gpu in host.gpus if gpu.healthy and (host.id, gpu.index) not in used)
+            cpu, memory, network = taken[host.id]
+            left = (host.cpu_milli - cpu, host.memory_mib - memory, host.network_mbps - network)
+            served = asked.served(free.total(), left)
+            worth += served * MILLI * objective.usable_s
             for number, gang in enumerate(objective.standard_gangs):
                 for gpu_type, cards in free.items():
-                    slots[number, gpu_type, host.path.domain(gang.layer, host.id)] += cards // gang.gpus
-    worth = 0
+                    blocks = min(cards, served) // gang.gpus
+                    slots[number, gpu_type, host.path.domain(gang.layer, host.id)] += blocks
     for (number, _, _), workers in slots.items():
         gang = objective.standard_gangs[number]
         worth += workers // gang.workers * gang.workers * gang.gpus * MILLI * objective.room_s

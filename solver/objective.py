@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from ortools.sat.python.cp_model import IntVar
 
 from ..model.host import MILLI
-from ..model.ids import HostId, TeamId
-from ..model.policy import StandardGang
+from ..model.ids import TeamId
 from ..model.topology import Layer
+from .appetite import appetite
 from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
 from .demand import candidates, loss
 from .fetch import fetch_s
-from .held import HostClass
 from .order import Order, order, value_milli
-from .topology import domains
+from .room import Room
 from .variables import Variables
 
 SECONDS = "mGPU*s"
@@ -170,17 +169,20 @@ def _pipelines(gang: Gang, workers: WorkerClass, variables: Variables, total: Su
 
 
 def _scarce(variables: Variables) -> Sum:
-    """A GPU of a rarer type costs more, up to `scarce_s`, so that rare types are kept for those who need them."""
+    """GPUs cost more of a rarer type, up to `scarce_s`, and of one that jobs must have, up to `wanted_s`."""
     total = Sum()
     instance = variables.instance
+    objective, wanted = instance.policy.objective, appetite(instance.snapshot).wanted
     counts = Counter(gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus if gpu.healthy)
     most = max(counts.values(), default=1)
     for gang in instance.gangs:
         for workers in gang.workers:
+            milli = workers.role.request.gpu_milli
             for slot in workers.slots:
                 if slot.kind is not None:
                     rarity = most - counts[slot.kind.gpu_type]
-                    cost = workers.role.request.gpu_milli * instance.policy.objective.scarce_s * rarity // most
+                    cost = milli * objective.scarce_s * rarity // most
+                    cost += milli * objective.wanted_s * wanted[slot.kind.gpu_type] // MILLI
                     total.add(-cost, variables.workers_at(workers, slot))
     return total
 
@@ -199,76 +201,10 @@ def _fetch(variables: Variables) -> Sum:
 
 
 def _room(variables: Variables) -> Sum:
-    """Standard gangs that could still start on the free cards of placeable hosts."""
+    """What could still start on the free cards of placeable hosts."""
     total = Sum()
-    instance = variables.instance
-    blocks: dict[tuple[int, str, HostId], tuple[int, IntVar | None]] = {}
-    for gang in instance.policy.objective.standard_gangs:
-        worth = gang.workers * gang.gpus * MILLI * instance.policy.objective.room_s
-        for members in domains((host.host for host in instance.hosts.values()), gang.layer).values():
-            hosts = [instance.hosts[host_id] for host_id in members]
-            for gpu_type in sorted({kind.gpu_type for host in hosts for kind in host.kinds}):
-                _room_of_domain(gang, gpu_type, hosts, blocks, variables, worth, total)
+    Room(variables, total).add()
     return total
-
-
-def _room_of_domain(
-    gang: StandardGang,
-    gpu_type: str,
-    hosts: list[HostClass],
-    blocks: dict[tuple[int, str, HostId], tuple[int, IntVar | None]],
-    variables: Variables,
-    worth: int,
-    total: Sum,
-) -> None:
-    fixed, open_blocks = 0, []
-    for host in hosts:
-        key = (gang.gpus, gpu_type, host.id)
-        if key not in blocks:
-            blocks[key] = _blocks(gang.gpus, gpu_type, host, variables)
-        most, variable = blocks[key]
-        if variable is None:
-            fixed += most
-        else:
-            open_blocks.append((most, variable))
-    if not open_blocks:
-        total.constant += worth * (fixed // gang.workers)
-        return
-    if gang.workers == 1:
-        total.constant += worth * fixed
-        for _, variable in open_blocks:
-            total.add(worth, variable)
-        return
-    most_gangs = (fixed + sum(most for most, _ in open_blocks)) // gang.workers
-    if most_gangs:
-        fit = variables.model.new_int_var(0, most_gangs, f"room[{gang.workers}x{gang.gpus},{gpu_type},{hosts[0].id}]")
-        variables.model.add(gang.workers * fit <= fixed + sum(variable for _, variable in open_blocks))
-        total.add(worth, fit)
-
-
-def _blocks(gpus: int, gpu_type: str, host: HostClass, variables: Variables) -> tuple[int, IntVar | None]:
-    """Blocks of that many free cards of the type on a host: how many now, and the variable where that may change."""
-    cards = [card for card in host.cards if card.kind.gpu_type == gpu_type and not card.fixed]
-    free = sum(card.free for card in cards)
-    taking: list[tuple[int, IntVar]] = []
-    leaving: list[IntVar] = []
-    for kind in {card.kind for card in cards}:
-        taking.extend((part.role.request.whole_gpus, part.count) for part in variables.on_kind(host.id, kind))
-    for card in cards:
-        shared, emptied = variables.shared(host.id, card), variables.emptied(host.id, card)
-        if emptied is not None:
-            leaving.append(emptied)
-        elif card.holders:
-            leaving.append(variables.evicted(card.holders[0].job))
-        if shared is not None and emptied is None:
-            taking.append((1, shared))
-    most = (free + len(leaving)) // gpus
-    if most == 0 or not (taking or leaving):
-        return free // gpus, None
-    block = variables.model.new_int_var(0, most, f"blocks[{gpus},{gpu_type},{host.id}]")
-    taken = sum(number * variable for number, variable in taking)
-    variables.model.add(gpus * block + taken <= free + sum(leaving))
-    return most, block
 
 
 def _queue_order(ranks: Order, variables: Variables) -> Sum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -11,6 +11,7 @@ from ..model.host import MILLI
 from ..model.ids import HostId, SiteId, TeamId
 from ..model.job import Job, Role
 from ..model.policy import ObjectivePolicy
+from .appetite import Amounts, Appetite
 from .bars import Bar
 from .books import Books, HostBook
 from .demand import Confinement, card_takes
@@ -46,10 +47,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What the costs of options are measured against: healthy GPUs of each type, and what goals are worth."""
+    """What the costs of options are measured against: the fleet's GPUs, the demand, and what goals are worth."""
 
     count: dict[str, int]
     objective: ObjectivePolicy
+    appetite: Appetite
 
     def loss(self, role: Role, gpu_type: str) -> int:
         """What the whole role loses of speed and takes of rare cards on that type [mGPU*s]."""
@@ -59,15 +61,18 @@ class Fleet:
             role.request.gpu_milli * self.objective.horizon_s * (best - (role.throughput_milli(gpu_type) or 0)) // best
         )
         rare = role.request.gpu_milli * self.objective.scarce_s * (most - self.count.get(gpu_type, 0)) // most
-        return role.count * (slow + rare)
+        wanted = role.request.gpu_milli * self.objective.wanted_s * self.appetite.wanted.get(gpu_type, 0) // MILLI
+        return role.count * (slow + rare + wanted)
 
-    def room_lost(self, free: int, taken: int) -> int:
-        """The worth of the standard workers that a host with `free` cards of a type loses by that [mGPU*s]."""
-        left = free - taken
-        return sum(
-            (free // gang.gpus - left // gang.gpus) * gang.gpus * MILLI * self.objective.room_s
+    def room(self, free: Mapping[str, int], left: Amounts) -> int:
+        """The worth of the free cards of a host, by type, with that left beside them [mGPU*s]."""
+        served = self.appetite.served(sum(free.values()), left)
+        blocks = sum(
+            min(cards, served) // gang.gpus * gang.gpus
             for gang in self.objective.standard_gangs
+            for cards in free.values()
         )
+        return MILLI * (served * self.objective.usable_s + blocks * self.objective.room_s)
 
 
 class Options:
@@ -182,17 +187,15 @@ class Options:
         for role, gpu_type in zip(self._shape.roles, types, strict=True):
             if gpu_type is not None:
                 taken[gpu_type] = taken.get(gpu_type, 0) + _opened(role, gpu_type, book, self._shape.team)
-        free = dict.fromkeys(taken, 0)
-        idle = 0
+        free: dict[str, int] = {}
         for kind, cards in book.free.items():
-            idle += len(cards)
-            if kind.gpu_type in free:
-                free[kind.gpu_type] += len(cards)
-        if any(taken[gpu_type] > free[gpu_type] for gpu_type in taken):
+            free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
+        after = {name: cards - taken.get(name, 0) for name, cards in free.items()}
+        if any(cards < 0 for cards in after.values()):
             return None
-        lost = sum(self._fleet.room_lost(free[gpu_type], taken[gpu_type]) for gpu_type in taken)
-        opened = sum(taken.values())
-        return loss + lost, opened, idle - opened, cpu, self._tree.rank[node]
+        lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps))
+        lost -= self._fleet.room(after, (cpu, memory, network))
+        return loss + lost, sum(taken.values()), sum(after.values()), cpu, self._tree.rank[node]
 
 
 def _opened(role: Role, gpu_type: str, book: HostBook, team: TeamId | None) -> int:

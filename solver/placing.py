@@ -11,6 +11,7 @@ from ..model.job import Job, Role
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .appetite import appetite
 from .bars import OPEN, Bar, Bars
 from .books import Books
 from .confinements import Confinements
@@ -50,7 +51,7 @@ class Placer:
         self._snapshot, self._policy = snapshot, policy
         self._taking = taking
         self._trees: dict[frozenset[SiteId], Tree] = {}
-        self._fleet = Fleet(dict(fleet_types(snapshot)), policy.objective)
+        self._fleet = Fleet(dict(fleet_types(snapshot)), policy.objective, appetite(snapshot))
         self._memory: dict[str, int] = {}
         for host in taking:
             for gpu in host.gpus:

@@ -97,6 +97,9 @@ class _Search:
             result = StageResult(mark, mark, solved=True)
         else:
             result = self._maximise(goal, upper, share_ms)
+        if self.outcome.solution is not None and _value(goal, self.outcome.solution) < result.value:
+            # Only the incumbent reaches that; a solution of an earlier goal is no hint, and no result, any more.
+            self.outcome.solution = None
         self.model.add(expression(goal) >= result.value - goal.constant)
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
         return result
@@ -189,7 +192,9 @@ class _Search:
         """A value that every solution reaches, for a goal of which no solution is at hand."""
         total = 0
         for coefficient, variable in goal.terms:
-            low, high = int(variable.proto.domain[0]), int(variable.proto.domain[-1])
+            # The domain does not know negative indices: it takes -1 for 0.
+            domain = list(variable.proto.domain)
+            low, high = int(domain[0]), int(domain[-1])
             total += min(coefficient * low, coefficient * high)
         return total
 

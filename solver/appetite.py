@@ -1,0 +1,87 @@
+"""What the jobs of a snapshot ask for: which GPU types they cannot do without, and what a GPU needs beside itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model.host import MILLI
+from ..model.job import Role
+from ..model.job_state import JobState
+from ..model.snapshot import Snapshot
+from .demand import card_takes
+
+Amounts = tuple[int, int, int]
+"""Milli-cores, MiB and Mbit/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appetite:
+    """What the queued and the running jobs ask, taken together.
+
+    `wanted`: for each GPU type of the fleet 0..1000 thousandths, the part of the demand that must have the type over
+    the part of the fleet that is of it, at most 1. `beside`: milli-cores, MiB and Mbit/s a GPU, the mean of the demand.
+    """
+
+    wanted: Mapping[str, int]
+    beside: Amounts
+
+    def served(self, free: int, left: Amounts) -> int:
+        """How many of so many free cards a host can serve with so much left, at the mean demand."""
+        for amount, needed in zip(left, self.beside, strict=True):
+            if needed:
+                free = min(free, max(0, amount) // needed)
+        return free
+
+
+def appetite(snapshot: Snapshot) -> Appetite:
+    """The appetite of the jobs that wait in the queue or hold capacity; of all their roles with GPUs."""
+    roles = [
+        role
+        for record in snapshot.jobs
+        if record.state is JobState.QUEUED or record.state.holds_capacity
+        for role in record.job.roles
+        if role.request.gpu_milli
+    ]
+    asked = sum(role.gpu_milli for role in roles)
+    cpu = sum(role.count * role.request.cpu_milli for role in roles)
+    memory = sum(role.count * role.request.memory_mib for role in roles)
+    network = sum(role.count * role.request.network_mbps for role in roles)
+    if not asked:
+        return Appetite({}, (0, 0, 0))
+    return Appetite(_wanted(snapshot, roles), (cpu * MILLI // asked, memory * MILLI // asked, network * MILLI // asked))
+
+
+def _wanted(snapshot: Snapshot, roles: Iterable[Role]) -> dict[str, int]:
+    """A role that cannot take every type wants those it can, in proportion to their number."""
+    cards: Counter[str] = Counter()
+    memory: dict[str, int] = {}
+    for host in snapshot.hosts:
+        for gpu in host.gpus:
+            if gpu.healthy:
+                cards[gpu.gpu_type] += 1
+                memory[gpu.gpu_type] = max(memory.get(gpu.gpu_type, 0), gpu.memory_mib)
+    asked: Counter[tuple[str, ...]] = Counter()
+    known: dict[object, tuple[str, ...]] = {}
+    for role in roles:
+        key = (role.gpu_types, role.request.gpu_memory_mib)
+        if key not in known:
+            known[key] = tuple(
+                name
+                for name in cards
+                if role.throughput_milli(name) is not None and card_takes(role.request, memory[name])
+            )
+        asked[known[key]] += role.gpu_milli
+    bound: Counter[str] = Counter()
+    for accepted, milli in asked.items():
+        if len(accepted) < len(cards):
+            offered = sum(cards[name] for name in accepted)
+            for name in accepted:
+                bound[name] += milli * cards[name] // offered
+    whole = asked.total() - asked[()]
+    fleet = cards.total()
+    return {
+        name: min(MILLI, MILLI * bound[name] * fleet // (number * whole)) if whole else 0
+        for name, number in cards.items()
+    }
