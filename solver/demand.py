@@ -7,10 +7,12 @@ about them independently.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ..model.host import MILLI, Gpu, Host, HostState
-from ..model.ids import SiteId
+from ..model.ids import HostId, SiteId
 from ..model.job import Job, Preemptible, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
 from ..model.limits import grace_s, walltime_limit_s
@@ -79,7 +81,12 @@ class CardKind:
     @staticmethod
     def of(gpu: Gpu) -> CardKind:
         """The kind of that card."""
-        return CardKind(gpu.gpu_type, gpu.memory_mib)
+        return _kind(gpu.gpu_type, gpu.memory_mib)
+
+
+@cache
+def _kind(gpu_type: str, memory_mib: int) -> CardKind:
+    return CardKind(gpu_type, memory_mib)
 
 
 def card_takes(request: WorkerRequest, memory_mib: int) -> bool:
@@ -151,8 +158,32 @@ def candidates(snapshot: Snapshot) -> tuple[JobRecord, ...]:
 
 
 def placeable(host: Host) -> bool:
-    """Whether the host takes new work at all: ready, and not a spare held back for replacing failed hosts."""
+    """Whether the host takes new work of anybody: ready, and not a spare held back for replacing failed hosts."""
     return host.state is HostState.READY and not host.spare
+
+
+def replacing(record: JobRecord, now_s: int) -> bool:
+    """Whether the waiting gang lost a host so lately that the others, and spares, are held for it."""
+    return record.state is JobState.QUEUED and now_s < record.replacing_until_s
+
+
+def held_back(snapshot: Snapshot) -> dict[HostId, JobRecord]:
+    """The hosts that are held for a gang that lost one of its hosts; of several the one of the highest level."""
+    held: dict[HostId, JobRecord] = {}
+    for record in snapshot.jobs:
+        if replacing(record, snapshot.now_s):
+            for name in record.replacing:
+                if name not in held or held[name].level < record.level:
+                    held[name] = record
+    return held
+
+
+def open_to(host: Host, record: JobRecord, held: Mapping[HostId, JobRecord], now_s: int) -> bool:
+    """Whether the host takes that gang: spares replace lost hosts only, and a held host is for its gang or above it."""
+    if host.state is not HostState.READY or (host.spare and not replacing(record, now_s)):
+        return False
+    owner = held.get(host.id)
+    return owner is None or owner.id == record.id or owner.level < record.level
 
 
 def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[SiteId]:
