@@ -70,6 +70,11 @@ class Workload:
         return sum(host.gpu_milli for host in self.hosts)
 
     @property
+    def guaranteed_milli(self) -> dict[TeamId, int]:
+        """milli-GPU that each team with a guarantee is guaranteed, all types together."""
+        return {team.id: sum(quota.gpu_milli for quota in team.guarantee) for team in self.teams if team.guarantee}
+
+    @property
     def span_s(self) -> int:
         """Seconds from 0 to the last submission."""
         return self.jobs[-1].submit_s

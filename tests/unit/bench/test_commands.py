@@ -67,7 +67,7 @@ def test_a_file_is_simulated_and_reported(bench, files: Path) -> None:
         "best_fit",
         "mean wait against best_fit",
         "Synthetic:",
-        "no drains or backfill rules",
+        "preempt nobody",
         "2 seeds",
     ):
         assert told in out
