@@ -14,11 +14,11 @@ from ..api.cli.tables import console
 from ..model.errors import InvalidInput
 from ..model.policy import Policy
 from .compare import compare
-from .contest import PHALANX, Contest, hold, scheduler
+from .contest import PHALANX, Contest, hold
 from .founding import founding
 from .heterogeneity import mixed_types
 from .html_report import html_report
-from .saturate import Filled, arrivals, fill, table_of
+from .saturate import Filled, arrivals, fill, packer, table_of
 from .simulate import DEFAULT_BUDGET_MS, FOLDER, document, facts, show, size_of, tables_of
 from .simulator import Options
 from .tables import Table, markdown
@@ -160,9 +160,7 @@ def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:
     found: list[Filled] = []
     for seed in range(1, SATURATE_ORDERS + 1):
         pods = arrivals(workload, SATURATE_ARRIVE, seed)
-        found.extend(
-            fill(name, scheduler(name, workload), workload, pods, policy, SATURATE_BATCH, seed) for name in names
-        )
+        found.extend(fill(name, packer(name, workload), workload, pods, policy, SATURATE_BATCH, seed) for name in names)
     table = table_of(found, names, workload, SATURATE_BATCH)
     numbers = [{"method": each.method, "seed": each.seed, "curve": each.curve} for each in found]
     (out / "openb.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
