@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..model.host import MILLI, Gpu, Host, HostState
-from ..model.ids import HostId, SiteId
+from ..model.ids import HostId, JobId, SiteId
 from ..model.job import Job, Preemptible, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
 from ..model.limits import grace_s, walltime_limit_s
@@ -167,23 +167,39 @@ def replacing(record: JobRecord, now_s: int) -> bool:
     return record.state is JobState.QUEUED and now_s < record.replacing_until_s
 
 
-def held_back(snapshot: Snapshot) -> dict[HostId, JobRecord]:
-    """The hosts that are held for a gang that lost one of its hosts; of several the one of the highest level."""
-    held: dict[HostId, JobRecord] = {}
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whom a host is held for: gangs of one level that lost a host of theirs."""
+
+    level: int
+    gangs: frozenset[JobId]
+
+
+def held_back(snapshot: Snapshot) -> dict[HostId, Held]:
+    """The hosts that are held for gangs that lost one of their hosts; of several gangs those of the highest level."""
+    held: dict[HostId, Held] = {}
     for record in snapshot.jobs:
-        if replacing(record, snapshot.now_s):
-            for name in record.replacing:
-                if name not in held or held[name].level < record.level:
-                    held[name] = record
+        for name in record.replacing if replacing(record, snapshot.now_s) else ():
+            level = max(record.level, held[name].level if name in held else 0)
+            others = held[name].gangs if name in held and held[name].level == level else frozenset()
+            held[name] = Held(level, others | {record.id} if record.level == level else others)
     return held
 
 
-def open_to(host: Host, record: JobRecord, held: Mapping[HostId, JobRecord], now_s: int) -> bool:
+def open_to(host: Host, record: JobRecord, held: Mapping[HostId, Held], now_s: int) -> bool:
     """Whether the host takes that gang: spares replace lost hosts only, and a held host is for its gang or above it."""
     if host.state is not HostState.READY or (host.spare and not replacing(record, now_s)):
         return False
     owner = held.get(host.id)
-    return owner is None or owner.id == record.id or owner.level < record.level
+    return owner is None or record.id in owner.gangs or owner.level < record.level
+
+
+def usable(snapshot: Snapshot) -> tuple[Host, ...]:
+    """The hosts that may take some waiting gang: the placeable ones, and spares while a gang replaces a lost host."""
+    spares = any(replacing(record, snapshot.now_s) for record in snapshot.jobs)
+    return tuple(
+        host for host in snapshot.hosts if placeable(host) or (spares and host.spare and host.state is HostState.READY)
+    )
 
 
 def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[SiteId]:

@@ -58,7 +58,7 @@ class EmptyFleet:
     def room_on(self, job: Job, role: Role, gpu_type: str | None, domains: Iterable[Path]) -> int:
         """The most workers of the role, alone, that one of the domains holds on that type (None: without GPUs)."""
         # There is nobody to keep away from; only windows close hosts.
-        bar = Bar(windows=self.placer.bar(JobRecord(job=job, submitted_s=0)).windows)
+        bar = Bar(hosts=self.placer.bar(JobRecord(job=job, submitted_s=0)).hosts)
         rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
         return max((rooms[node] for node in domains), default=0)
 

@@ -17,7 +17,7 @@ from ..model.policy import StandardGang
 from ..model.topology import Layer
 from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
-from .demand import candidates, loss
+from .demand import candidates, loss, placeable
 from .fetch import fetch_s
 from .held import HostClass
 from .order import Order, order, value_milli
@@ -203,9 +203,10 @@ def _room(variables: Variables) -> Sum:
     total = Sum()
     instance = variables.instance
     blocks: dict[tuple[int, str, HostId], tuple[int, IntVar | None]] = {}
+    taking = [host.host for host in instance.hosts.values() if placeable(host.host)]
     for gang in instance.policy.objective.standard_gangs:
         worth = gang.workers * gang.gpus * MILLI * instance.policy.objective.room_s
-        for members in domains((host.host for host in instance.hosts.values()), gang.layer).values():
+        for members in domains(taking, gang.layer).values():
             hosts = [instance.hosts[host_id] for host_id in members]
             for gpu_type in sorted({kind.gpu_type for host in hosts for kind in host.kinds}):
                 _room_of_domain(gang, gpu_type, hosts, blocks, variables, worth, total)

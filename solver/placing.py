@@ -14,7 +14,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .bars import OPEN, Bar, Bars
 from .books import Books
 from .confinements import Confinements
-from .demand import CardKind, Confinement, allowed_sites, card_takes, placeable
+from .demand import CardKind, Confinement, allowed_sites, card_takes, usable
 from .goals import fleet_types
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
@@ -31,7 +31,7 @@ _Counts = dict[str, Counter[tuple[HostId, CardKind | None]]]
 class Placer:
     """Places gangs one after the other on the free part of some hosts, and books them.
 
-    `hosts` are those that take work; by default the snapshot's placeable ones. Types that gangs of `waiting` cannot do
+    `hosts` are those that take work; by default the snapshot's usable ones. Types that gangs of `waiting` cannot do
     without are left to them where there is a choice. `tries` counts the options tried, a deterministic measure of work.
     """
 
@@ -44,7 +44,7 @@ class Placer:
         hosts: Iterable[Host] | None = None,
         waiting: Iterable[JobRecord] = (),
     ) -> None:
-        taking = [host for host in snapshot.hosts if placeable(host)] if hosts is None else list(hosts)
+        taking = list(usable(snapshot) if hosts is None else hosts)
         self.books = books
         self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting)
         self.tries = 0

@@ -180,7 +180,7 @@ class Worlds:
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
         bar = self.placer().bar(record)
-        return bar, self.over_s(record) if bar.windows else 0
+        return bar, self.over_s(record) if bar.hosts else 0
 
     def over_s(self, record: JobRecord) -> int:
         """When the gang is surely over if it starts now, in seconds since the epoch."""
@@ -198,7 +198,7 @@ class Worlds:
     def shorter_limits(self, record: JobRecord) -> list[int]:
         """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
         left = self.over_s(replace(record, job=replace(record.job, walltime_limit_s=1))) - 1
-        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).windows)}
+        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
     def unavailable(self) -> list[Host]:
