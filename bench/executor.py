@@ -22,6 +22,7 @@ from ..model.job import Job
 from .evictions import Evictions
 from .heap import End, Heap, Key, Release, Up
 from .shard_cache import ShardCaches
+from .split import Split
 from .timing import Attempt, Losses, Timing
 from .workload import Workload
 
@@ -36,6 +37,7 @@ class SimulatedExecutor:
         self.attempts: dict[Key, Attempt] = {}
         self._hosts: dict[HostId, Host] = {host.id: host for host in workload.hosts}
         self._work = {each.job.id: each.work_s for each in workload.jobs}
+        self._split = Split(workload)
         self._done: dict[JobId, int] = {}
         self._dead: set[HostId] = set()
         self._caches = ShardCaches(timing.cache_mib)
@@ -133,7 +135,7 @@ class SimulatedExecutor:
             rank_count=len(intent.placement.workers),
             fails=fails,
             launched_s=now_s,
-            speed_milli=self._speed(intent),
+            speed_milli=max(1, self._speed(intent) * self._split.milli(intent) // 1000),
             saved_s=self._done.get(job.id, 0),
         )
         self.attempts[attempt.key] = attempt

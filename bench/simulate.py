@@ -21,6 +21,7 @@ from .html_report import html_report
 from .machine import machine_facts
 from .overlay import Overlay
 from .simulator import Options
+from .split import with_split_cost
 from .tables import Table, comparisons, engine, preemption, promises, summary, waits_by
 from .traces import NAMED, Choice, from_files, named
 from .workload import Workload, runnable
@@ -49,6 +50,7 @@ MOST_TEAMS = 8
 @click.option("--hosts", type=click.IntRange(1), help="A smaller fleet of the same mix.")
 @click.option("--load", type=click.FloatRange(0.01), default=1.0, help="How many times as fast jobs arrive.")
 @click.option("--types", type=click.Choice(["trace", "gavel"]), default="trace", help="GPU types and speeds.")
+@click.option("--split", is_flag=True, help="Gangs run slower in several racks, by Gavel's measurements (docs).")
 @click.option("--fed", is_flag=True, help="founding: the dataplane feeds the jobs, work takes half its time.")
 @click.option("--plain", is_flag=True, help="Without the synthetic overlay: no tiers, limits, checkpoints, failures.")
 @click.option("--interval", type=click.IntRange(1), default=60, show_default=True, help="Seconds between rounds.")
@@ -158,7 +160,8 @@ def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
         raise InvalidInput("--trace", f"{trace!r} is no known trace, and no --hosts-file is given", expected)
     else:
         found = from_files(Path(trace).name, Path(trace), chosen["hosts_file"], choice)
-    return mixed_types(found, chosen["folder"], seed) if chosen["types"] == "gavel" else found
+    found = mixed_types(found, chosen["folder"], seed) if chosen["types"] == "gavel" else found
+    return with_split_cost(found, chosen["folder"], seed) if chosen["split"] else found
 
 
 def size_of(workload: Workload) -> str:

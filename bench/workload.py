@@ -22,13 +22,15 @@ class SimJob:
     """A job, when it is submitted, and the truth that no scheduler sees.
 
     `work_s` is how many seconds it computes on a type of throughput 1000. `carried_in` jobs fill the fleet before the
-    measurement begins and are in no table.
+    measurement begins and are in no table. A gang that one rack could hold runs at `split_milli` thousandths of its
+    speed where it stands in several.
     """
 
     job: Job
     submit_s: int
     work_s: int
     carried_in: bool = False
+    split_milli: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
