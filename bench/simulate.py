@@ -52,6 +52,7 @@ MOST_TEAMS = 8
 @click.option("--types", type=click.Choice(["trace", "gavel"]), default="trace", help="GPU types and speeds.")
 @click.option("--split", is_flag=True, help="Gangs run slower in several racks, by Gavel's measurements (docs).")
 @click.option("--fed", is_flag=True, help="founding: the dataplane feeds the jobs, work takes half its time.")
+@click.option("--guaranteed", is_flag=True, help="founding: each team is guaranteed the GPUs that it owned.")
 @click.option("--plain", is_flag=True, help="Without the synthetic overlay: no tiers, limits, checkpoints, failures.")
 @click.option("--interval", type=click.IntRange(1), default=60, show_default=True, help="Seconds between rounds.")
 @click.option(
@@ -144,7 +145,7 @@ def policy_of(policy_file: Path | None, budget_ms: int | None) -> Policy:
 
 def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
     if trace == "founding":
-        return founding(seed, fed=chosen["fed"], days=chosen["days"] or DAYS)
+        return founding(seed, fed=chosen["fed"], guaranteed=chosen["guaranteed"], days=chosen["days"] or DAYS)
     choice = Choice(
         days=chosen["days"],
         from_day=chosen["from_day"],
