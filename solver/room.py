@@ -12,6 +12,7 @@ from ..model.host import MILLI
 from ..model.ids import HostId
 from ..model.policy import StandardGang
 from .appetite import appetite
+from .demand import placeable
 from .held import Card, HostClass
 from .topology import domains
 from .variables import Variables
@@ -63,7 +64,7 @@ class Room:
 
     def add(self) -> None:
         """All terms."""
-        hosts = self._variables.instance.hosts
+        hosts = {name: host for name, host in self._variables.instance.hosts.items() if placeable(host.host)}
         for host in hosts.values():
             served = self._served[host.id] = self._serve(host)
             self._add(self._objective.usable_s * MILLI, served)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -174,6 +175,15 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
     )
 
 
+@st.composite
+def replacing(draw: st.DrawFn, fleet: tuple[Host, ...]) -> dict[str, Any]:
+    """Seldom the hosts that are held for a gang that lost one of them; the time of some is over."""
+    if draw(st.integers(0, 5)) < 5:
+        return {}
+    hosts = draw(st.lists(st.sampled_from([host.id for host in fleet]), min_size=1, unique=True))
+    return {"replacing": tuple(hosts), "replacing_until_s": NOW_S + draw(st.sampled_from((0, 1, 300)))}
+
+
 DATASETS = tuple(DatasetRef(name=name, size_mib=size, shards=4) for name, size in (("eeg", 40_000), ("spikes", 7_001)))
 
 
@@ -227,6 +237,7 @@ def snapshots(
                 attempt=draw(st.integers(0, 2)),
                 demoted=draw(st.integers(0, 9)) == 9,
                 not_before_s=NOW_S + 30 if draw(st.integers(0, 9)) == 9 else 0,
+                **draw(replacing(fleet)),
             )
         )
     return draw(with_caches(replace(snapshot, jobs=(*running, *waiting))))
@@ -352,6 +363,8 @@ def policies(draw: st.DrawFn) -> Policy:
             standard_gangs=tuple(shapes),
             spread_s=draw(st.sampled_from((0, 120))),
             scarce_s=draw(st.sampled_from((0, 30))),
+            wanted_s=draw(st.sampled_from((0, 300))),
+            usable_s=draw(st.sampled_from((0, 60))),
             room_s=draw(st.sampled_from((0, 60))),
         ),
         cross_site=draw(st.booleans()),
