@@ -135,6 +135,37 @@ def test_rare_types_cost() -> None:
     assert worth(snapshot, policy, begin(job, ("a1", [0])))["scarce"] == -(1_000 * 30 * 6 // 8)
 
 
+def test_types_that_jobs_must_have_cost() -> None:
+    policy = replace(PLAIN, objective=replace(PLAIN.objective, wanted_s=300))
+    job = gang("a")
+    fleet = [box("h1", 6), box("a1", 2, "A100")]
+    # One GPU of eight must be an A100, of which a quarter of the fleet is.
+    snapshot = world(fleet, job, gang("others", 6, 1), gang("bound", types=["A100"]))
+    assert worth(snapshot, policy, begin(job, ("h1", [0])))["scarce"] == 0
+    assert worth(snapshot, policy, begin(job, ("a1", [0])))["scarce"] == -(1_000 * 300 * 500 // 1_000)
+
+
+def test_free_cards_that_the_host_can_serve() -> None:
+    policy = replace(PLAIN, objective=replace(PLAIN.objective, usable_s=60))
+    job, cpus = gang("a", request=ask(1, cpu=8)), gang("cpus", request=ask(0, cpu=12))
+    snapshot = world([box("h1", 4, cpu_milli=32_000), box("h2", 4, cpu_milli=32_000)], job, cpus)
+    assert worth(snapshot, policy)["room"] == 8_000 * 60
+    assert worth(snapshot, policy, begin(job, ("h1", [0])))["room"] == 7_000 * 60
+    # 12 of 32 cores gone: 20 serve two of four cards; then one card and 8 cores more, which serve one of three.
+    assert worth(snapshot, policy, begin(cpus, ("h2", [])))["room"] == 6_000 * 60
+    assert worth(snapshot, policy, begin(cpus, ("h2", [])), begin(job, ("h2", [0])))["room"] == 5_000 * 60
+    assert worth(snapshot, policy, begin(cpus, ("h2", [])), begin(job, ("h1", [0])))["room"] == 5_000 * 60
+
+
+def test_cards_that_the_host_cannot_serve_are_no_room_for_gangs() -> None:
+    gangs = (StandardGang(workers=1, gpus=4, layer=Layer.HOST),)
+    policy = replace(PLAIN, objective=replace(PLAIN.objective, standard_gangs=gangs, room_s=60))
+    job, cpus = gang("a", request=ask(1, cpu=8)), gang("cpus", request=ask(0, cpu=1))
+    snapshot = world([box("h1", 4, cpu_milli=32_000)], job, cpus)
+    assert worth(snapshot, policy)["room"] == 4_000 * 60
+    assert worth(snapshot, policy, begin(cpus, ("h1", [])))["room"] == 0
+
+
 def test_room_for_standard_gangs() -> None:
     gangs = (
         StandardGang(workers=2, gpus=4, layer=Layer.RACK),

@@ -84,6 +84,20 @@ def test_work_without_gpus_goes_where_no_gpu_is_free() -> None:
     assert hosts(found, "a") == ["c1"]
 
 
+def test_a_type_that_running_jobs_must_have_is_left_to_them() -> None:
+    # h1 is the tight host, but of the type of which more is asked.
+    fleet = [box("h1", 2), box("a1", 8, "A100")]
+    bound = running(gang("r", 1, 1, ["H100"]), ("h1", [0]))
+    assert hosts(start(world(fleet, bound, gang("a"))), "a") == ["a1"]
+
+
+def test_work_that_needs_many_cores_goes_where_cores_are_to_spare() -> None:
+    fleet = [box("h1", 2, cpu_milli=24_000), box("h2", 4, cpu_milli=96_000)]
+    others = running(gang("r", 2, request=ask(1, cpu=8)), ("h2", [0]), ("h2", [1]))
+    # On h1 the other card would be left with 8 cores, fewer than a GPU asks; on h2 with 64.
+    assert hosts(start(world(fleet, others, gang("a", request=ask(1, cpu=16)))), "a") == ["h2"]
+
+
 def test_fractions_go_to_shared_cards_first_one_team_a_card() -> None:
     shared = running(gang("r", request=ask(0.5)), ("h2", [3]))
     mine, theirs = gang("a", request=ask(0.5)), gang("b", request=ask(0.5), team="others")

@@ -1,0 +1,47 @@
+"""What the demand of a snapshot asks: types that it cannot do without, and what a GPU needs beside itself."""
+
+from small_worlds import ask, box, card, gang, queued, running, world
+
+from phalanx.model.job_state import JobState
+from phalanx.solver.appetite import Appetite, appetite
+
+
+def test_nothing_asked() -> None:
+    assert appetite(world([box("h1")], gang("a", request=ask(0, cpu=4)))) == Appetite({}, (0, 0, 0))
+
+
+def test_a_type_is_wanted_by_its_share_of_the_demand_over_its_share_of_the_fleet() -> None:
+    fleet = [box("h1", 6), box("a1", 2, "A100")]
+    # An eighth of the demand must have a quarter of the fleet.
+    jobs = [gang("any", 7, 1), gang("a", types=["A100"])]
+    assert appetite(world(fleet, *jobs)).wanted == {"H100": 0, "A100": 500}
+    # Half of it must: more than there is of the type is as much as there can be.
+    assert appetite(world(fleet, gang("any"), gang("a", types=["A100"]))).wanted == {"H100": 0, "A100": 1_000}
+
+
+def test_several_types_share_what_must_have_one_of_them() -> None:
+    fleet = [box("h1", 4), box("a1", 3, "A100"), box("t1", 1, "T4")]
+    # A quarter of the demand must have one of two types that are half of the fleet together.
+    jobs = [gang("any", 3, 1), gang("a", types=["A100", "T4"])]
+    assert appetite(world(fleet, *jobs)).wanted == {"H100": 0, "A100": 500, "T4": 500}
+
+
+def test_memory_of_cards_binds_as_types_do() -> None:
+    fleet = [box("h1", 4), box("t1", [card(n, "T4", 16) for n in range(4)])]
+    jobs = [gang("any", 3, 1), gang("large", request=ask(1, card_gib=40))]
+    assert appetite(world(fleet, *jobs)).wanted == {"H100": 500, "T4": 0}
+
+
+def test_the_mean_of_what_runs_and_waits() -> None:
+    runs = running(gang("r", request=ask(2, cpu=8, memory_gib=6)), ("h1", [0, 1]))
+    held = queued(gang("held", request=ask(1, cpu=60)), state=JobState.HELD)
+    found = appetite(world([box("h1")], runs, gang("a", 2, request=ask(0.5, cpu=2)), held))
+    # 3 GPUs ask 12 cores and 6 GiB.
+    assert found.beside == (4_000, 2_048, 0)
+
+
+def test_cards_that_a_host_can_serve() -> None:
+    mean = Appetite({}, (4_000, 0, 0))
+    assert mean.served(8, (17_000, 0, 0)) == 4
+    assert mean.served(3, (17_000, 0, 0)) == 3
+    assert mean.served(3, (-1, 0, 0)) == 0
