@@ -1,0 +1,151 @@
+"""Drain reservations, derived data: who is promised hosts, when work leaves them, which starts are tried (RULES 5).
+
+Pure and without a solver: the encoder, the greedy and the verifier read the same data, and state the rules about it
+independently. Times in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ..model.ids import JobId, SiteId
+from ..model.job import Job, Preemptible
+from ..model.job_state import JobState
+from ..model.limits import grace_s, ran_s, walltime_limit_s
+from ..model.policy import Policy
+from ..model.reservation import Reservation
+from ..model.snapshot import JobRecord, Snapshot
+from .demand import allowed_sites, candidates, placeable
+
+Pool = tuple[SiteId, str]
+"""A site and a GPU type there; the empty type for gangs without GPUs."""
+
+TIER_ONE_ONLY_AFTER = 2
+"""So often a promise may be broken by higher levels; from then on only tier 1 comes before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """An earlier reservation of a gang that is still named; `start_s` is what it promised, now where that has passed.
+
+    `level` is the level of its `keep` goal: the gang's, or 2 for one of level 1 that was broken twice.
+    """
+
+    record: JobRecord
+    reservation: Reservation
+    start_s: int
+    level: int
+
+
+def is_plain(record: JobRecord) -> bool:
+    """Whether drains serve gangs of that kind: level >= 1, no fractions of a card, no anti-affinity label."""
+    job = record.job
+    return record.level >= 1 and not job.anti_affinity and not any(role.request.fractional for role in job.roles)
+
+
+def pools(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Pool]:
+    """Where the gang could have hosts set aside: its allowed sites and acceptable types of placeable hosts."""
+    sites = allowed_sites(job, snapshot, policy)
+    hosts = [host for host in snapshot.hosts if placeable(host) and host.path.site in sites]
+    gpu_roles = [role for role in job.roles if role.request.gpu_milli]
+    if not gpu_roles:
+        return frozenset((host.path.site, "") for host in hosts)
+    there = {(host.path.site, gpu_type) for host in hosts for gpu_type in host.gpu_types}
+    return frozenset(pool for pool in there if any(role.throughput_milli(pool[1]) is not None for role in gpu_roles))
+
+
+def reservations_by_job(snapshot: Snapshot) -> dict[JobId, Reservation]:
+    """The reservation of each job that has one; of several the first counts, and the others are to be released."""
+    found: dict[JobId, Reservation] = {}
+    for reservation in snapshot.reservations:
+        found.setdefault(reservation.job, reservation)
+    return found
+
+
+def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
+    """The gangs for which hosts may be reserved: the starving ones with the first claims on their pools, in order."""
+    promised = reservations_by_job(snapshot)
+    since_s = snapshot.now_s - policy.time.starve_after_s
+    starving = [
+        record
+        for record in candidates(snapshot)
+        if (record.submitted_s <= since_s or record.id in promised) and is_plain(record)
+    ]
+    starving = [record for record in starving if not _limited(record.job, snapshot)]
+    starving.sort(key=lambda r: (-r.level, r.id not in promised, r.submitted_s, r.id))
+    taken: Counter[Pool] = Counter()
+    found = []
+    for record in starving:
+        wanted = pools(record.job, snapshot, policy)
+        if any(taken[pool] < policy.time.drains_per_pool for pool in wanted):
+            taken.update(wanted)
+            found.append(record)
+    return tuple(found)
+
+
+def _limited(job: Job, snapshot: Snapshot) -> bool:
+    """Whether the team, or one above it, has a limit on a type that the gang accepts."""
+    teams = {team.id: team for team in snapshot.teams}
+    team = teams.get(job.team)
+    while team is not None:
+        for quota in team.limit or ():
+            if any(role.request.gpu_milli and role.throughput_milli(quota.gpu_type) is not None for role in job.roles):
+                return True
+        team = teams.get(team.parent) if team.parent is not None else None
+    return False
+
+
+def promises(snapshot: Snapshot, policy: Policy) -> tuple[Promise, ...]:
+    """The earlier reservations that still bind this round, in the order of the named gangs."""
+    earlier = reservations_by_job(snapshot)
+    found = []
+    for record in named(snapshot, policy):
+        reservation = earlier.get(record.id)
+        if reservation is not None:
+            often = reservation.broken >= TIER_ONE_ONLY_AFTER
+            level = max(2, record.level) if often else record.level
+            start_s = max(snapshot.now_s, reservation.planned_start_s)
+            found.append(Promise(record, reservation, start_s, level))
+    return tuple(found)
+
+
+def clear_s(
+    record: JobRecord, gang: JobRecord, snapshot: Snapshot, policy: Policy, inside: Collection[JobId] = ()
+) -> int:
+    """From when the job, which holds capacity, is out of the way of a plan for the gang at the latest; now or later.
+
+    That is its sure end by its limit, or when the gang may evict it, if that is sooner. `inside` are the jobs inside a
+    guarantee.
+    """
+    now_s, numbers = snapshot.now_s, policy.eviction
+    grace = grace_s(record.job)
+    if record.state is JobState.STOPPING:
+        return max(now_s, record.state_since_s + grace) + numbers.clean_s
+    guaranteed = any(team.id == record.job.team and team.guarantee for team in snapshot.teams)
+    begins_s = record.started_s
+    if begins_s is None:
+        planned_s = now_s if record.planned_s is None else record.planned_s
+        begins_s = max(now_s, planned_s + numbers.launch_s)
+    left_s = max(0, walltime_limit_s(record, guaranteed, policy) - ran_s(record, now_s))
+    over_s = max(now_s, begins_s) + left_s + grace + numbers.clean_s
+    recent = sum(time > now_s - numbers.evictions_window_s for time in record.evictions)
+    if (
+        record.level < gang.level
+        and record.job.preemptible is not Preemptible.NEVER
+        and record.id not in inside
+        and recent < numbers.max_evictions
+    ):
+        over_s = min(over_s, max(now_s, begins_s + numbers.min_run_s))
+    return over_s
+
+
+def at(start_s: int, gang: JobRecord, snapshot: Snapshot, policy: Policy, inside: Collection[JobId] = ()) -> Snapshot:
+    """The world that a plan for the gang finds then: that time, and only the work that is not clear by it."""
+    jobs = tuple(
+        record
+        for record in snapshot.jobs
+        if record.placement is None or clear_s(record, gang, snapshot, policy, inside) > start_s
+    )
+    return replace(snapshot, now_s=start_s, jobs=jobs)
