@@ -11,24 +11,19 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import placeable
-from .drains import clear_s, promises
+from .drains import Clear, promises
 from .placing import Placer
 
 
-def candidate_starts(
-    gang: JobRecord, snapshot: Snapshot, policy: Policy, inside: Collection[JobId] = ()
-) -> tuple[int, ...]:
+def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
     """The planned starts that a round tries for the gang, rising; empty where it fits at none up to the horizon.
 
     At most `max_candidate_starts`: from the first at which the gang alone fits, and what it was promised. They are now,
     the ends of running work, and the ends of maintenance windows.
     """
     now_s, most = snapshot.now_s, policy.time.max_candidate_starts
-    clear = {
-        record.id: clear_s(record, gang, snapshot, policy, inside)
-        for record in snapshot.jobs
-        if record.placement is not None
-    }
+    known = Clear(snapshot, policy)
+    clear = {record.id: known(record, gang) for record in snapshot.jobs if record.placement is not None}
     windows = {window.end_s for host in snapshot.hosts if placeable(host) for window in host.windows}
     last_s = now_s + policy.time.plan_horizon_s
     times = sorted({time for time in (now_s, *clear.values(), *windows) if now_s <= time <= last_s})

@@ -7,8 +7,7 @@ independently. Times in seconds since the epoch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..model.ids import JobId, SiteId
 from ..model.job import Job, Preemptible
@@ -111,41 +110,48 @@ def promises(snapshot: Snapshot, policy: Policy) -> tuple[Promise, ...]:
     return tuple(found)
 
 
-def clear_s(
-    record: JobRecord, gang: JobRecord, snapshot: Snapshot, policy: Policy, inside: Collection[JobId] = ()
-) -> int:
-    """From when the job, which holds capacity, is out of the way of a plan for the gang at the latest; now or later.
+class Clear:
+    """From when each job that holds capacity is out of the way of a plan for a gang at the latest; now or later.
 
-    That is its sure end by its limit, or when the gang may evict it, if that is sooner. `inside` are the jobs inside a
-    guarantee.
+    That is its sure end by its limit, or when the gang may evict it, if that is sooner.
     """
-    now_s, numbers = snapshot.now_s, policy.eviction
-    grace = grace_s(record.job)
-    if record.state is JobState.STOPPING:
-        return max(now_s, record.state_since_s + grace) + numbers.clean_s
-    guaranteed = any(team.id == record.job.team and team.guarantee for team in snapshot.teams)
-    begins_s = record.started_s
-    if begins_s is None:
-        planned_s = now_s if record.planned_s is None else record.planned_s
-        begins_s = max(now_s, planned_s + numbers.launch_s)
-    left_s = max(0, walltime_limit_s(record, guaranteed, policy) - ran_s(record, now_s))
-    over_s = max(now_s, begins_s) + left_s + grace + numbers.clean_s
-    recent = sum(time > now_s - numbers.evictions_window_s for time in record.evictions)
-    if (
-        record.level < gang.level
-        and record.job.preemptible is not Preemptible.NEVER
-        and record.id not in inside
-        and recent < numbers.max_evictions
-    ):
-        over_s = min(over_s, max(now_s, begins_s + numbers.min_run_s))
-    return over_s
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._now_s, self._policy = snapshot.now_s, policy
+        self._guaranteed = {team.id for team in snapshot.teams if team.guarantee}
+        self._inside: frozenset[JobId] = frozenset()
+        self._known: dict[tuple[JobId, bool], int] = {}
+
+    def __call__(self, record: JobRecord, gang: JobRecord) -> int:
+        """When the job has cleared the way of that gang."""
+        key = (record.id, self._may_be_evicted(record, gang))
+        if key not in self._known:
+            self._known[key] = self._clear_s(record, evicted=key[1])
+        return self._known[key]
+
+    def _may_be_evicted(self, record: JobRecord, gang: JobRecord) -> bool:
+        limits = self._policy.eviction
+        recent = sum(time > self._now_s - limits.evictions_window_s for time in record.evictions)
+        return (
+            record.level < gang.level
+            and record.job.preemptible is not Preemptible.NEVER
+            and record.id not in self._inside
+            and recent < limits.max_evictions
+        )
+
+    def _clear_s(self, record: JobRecord, *, evicted: bool) -> int:
+        now_s, numbers, grace = self._now_s, self._policy.eviction, grace_s(record.job)
+        if record.state is JobState.STOPPING:
+            return max(now_s, record.state_since_s + grace) + numbers.clean_s
+        begins_s = record.started_s
+        if begins_s is None:
+            planned_s = now_s if record.planned_s is None else record.planned_s
+            begins_s = max(now_s, planned_s + numbers.launch_s)
+        limit_s = walltime_limit_s(record, record.job.team in self._guaranteed, self._policy)
+        over_s = max(now_s, begins_s) + max(0, limit_s - ran_s(record, now_s)) + grace + numbers.clean_s
+        return min(over_s, max(now_s, begins_s + numbers.min_run_s)) if evicted else over_s
 
 
-def at(start_s: int, gang: JobRecord, snapshot: Snapshot, policy: Policy, inside: Collection[JobId] = ()) -> Snapshot:
-    """The world that a plan for the gang finds then: that time, and only the work that is not clear by it."""
-    jobs = tuple(
-        record
-        for record in snapshot.jobs
-        if record.placement is None or clear_s(record, gang, snapshot, policy, inside) > start_s
-    )
-    return replace(snapshot, now_s=start_s, jobs=jobs)
+def clear_s(record: JobRecord, gang: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
+    """From when the job is out of the way of a plan for the gang; `Clear` does this for many."""
+    return Clear(snapshot, policy)(record, gang)
