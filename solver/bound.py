@@ -10,7 +10,10 @@ from ..model.ids import JobId, TeamId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, victims
+from .drains import named
 from .goals import GoalValue, values
+from .later import NO_PLANS, Plans
+from .goals_planned import planned_goals
 from .order import Order, order, value_milli
 from .plan import assemble
 
@@ -18,24 +21,35 @@ from .plan import assemble
 def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> list[int]:
     """What no decision can exceed, one a goal, if only the `startable` gangs can start at all.
 
-    `spare`: nobody leaves. `start`: all of them start. `economy`: nothing is lost, no room taken, every possible
-    victim gone. `order`: all of them start.
+    `keep`, `plan`, `calm`: all promises are kept, all named gangs start, no plan changes. `spare`: nobody leaves.
+    `start`: all of them start. `economy`: nothing is lost, no room taken, every possible victim gone. `order`: all of
+    them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
     # Where no gang can start, nobody leaves.
     empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy) if gangs else ())
+    ideal = ideal_plans(snapshot, policy)
     bounds = []
     for value in empty:
         if value.name == "order":
             bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
         elif value.name == "economy":
             bounds.append(value.value)
-        elif value.name.startswith("spare["):
+        elif value.name == "calm" or value.name.startswith("spare["):
             bounds.append(0)
+        elif value.name in ideal:
+            bounds.append(ideal[value.name])
         else:
             bounds.append(_all_started(level_of(value), gangs, ranks, policy))
     return bounds
+
+
+def ideal_plans(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
+    """The values of `keep` and `plan` if every gang for which hosts may be reserved started."""
+    ideal = planned_goals(snapshot, policy, named(snapshot, policy), ())
+    keep = {f"keep[{level}]": value for level, value in ideal.keep.items()}
+    return keep | {f"plan[{level}]": value for level, value in ideal.plan.items()}
 
 
 def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...]:
