@@ -15,11 +15,13 @@ from .bound import judge, uppers
 from .classes import Instance, reduce
 from .constraints import FAMILIES
 from .decode import decode
+from .decode_plans import decode_plans
 from .encode import encode
 from .evict import greedy_plan
 from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
+from .later import NO_PLANS, Plans, plans
 from .objective import Goal, goals
 from .plan import Plan
 from .reprieve import reprieve
@@ -51,25 +53,29 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     guard = guard or Unlimited()
     instance = reduce(snapshot, policy)
     best = _candidate(Stage.GREEDY, greedy_plan(snapshot, policy), snapshot, policy)
-    limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs))
+    drains = plans(instance)
+    anything = bool(instance.gangs or drains.gangs)
+    limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs), drains)
     model = cp_model.CpModel()
     outcome, size = Outcome(), (0, 0)
-    if instance.gangs and instance.columns <= policy.solve.exact_columns:
-        variables, listed = build(model, instance)
+    if anything and instance.columns + drains.columns <= policy.solve.exact_columns:
+        variables, listed = build(model, instance, drains)
         size = (len(model.proto.variables), len(model.proto.constraints))
         incumbent = Incumbent(best.rank, encode(variables, best.plan))
         outcome = run(
             model, listed, incumbent, limits, budget_ms=policy.solve.budget_ms, seed=policy.solve.seed, guard=guard
         )
         best = _better(best, _exact(variables, outcome, snapshot, policy))
-    elif instance.gangs:
+    elif anything:
         outcome.stopped = "columns"
-    stage = best.stage if instance.gangs else Stage.NOTHING_TO_DO
+    stage = best.stage if anything else Stage.NOTHING_TO_DO
     return Decision(
         snapshot_version=snapshot.store_version,
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
+        reservations=best.plan.reservations,
+        releases=best.plan.releases,
         waiting=reasons(snapshot, policy, best.plan.starts, best.plan.preemptions),
         goals=judge(snapshot, policy, best.values, _bounds(best, outcome, limits)),
         certificate=Certificate(
@@ -86,9 +92,9 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
     )
 
 
-def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple[Goal, ...]]:
+def build(model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS) -> tuple[Variables, tuple[Goal, ...]]:
     """Writes the whole model of a round: variables, every rule family, the cuts, and the goals."""
-    variables = Variables(model, instance)
+    variables = Variables(model, instance, drains)
     for add in FAMILIES.values():
         add(model, instance, variables)
     symmetry.add(model, instance, variables)
@@ -96,7 +102,7 @@ def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple
 
 
 def _candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Candidate:
-    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions))
+    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations))
 
 
 def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> _Candidate | None:
@@ -104,8 +110,9 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
     if outcome.solution is None:
         return None
     starts, victims = decode(variables, outcome.solution)
-    plan = reprieve(snapshot, policy, starts, victims)
-    if verify_starts(snapshot, policy, plan.starts, plan.preemptions):
+    planned = decode_plans(variables, outcome.solution, starts, victims)
+    plan = reprieve(snapshot, policy, starts, victims, planned)
+    if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations):
         return None
     return _candidate(Stage.EXACT, plan, snapshot, policy)
 

@@ -92,6 +92,9 @@ class _Search:
     def solve(self, number: int, goal: Goal, upper: int, share_ms: int) -> StageResult:
         """Maximises one goal and freezes what it reached."""
         mark = self.incumbent.values[number]
+        if not goal.terms:
+            # Listed, but nothing that may happen in this round changes it.
+            return StageResult(goal.constant, goal.constant, solved=True)
         if self.level_with_incumbent and mark == upper and self.outcome.solution is None:
             # The incumbent has all there is to have: nothing to search for.
             result = StageResult(mark, mark, solved=True)
@@ -150,7 +153,7 @@ class _Search:
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
-        if goal.name.startswith(("spare[", "start[")):
+        if goal.name.endswith("]"):
             return (
                 self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
             )
