@@ -103,19 +103,25 @@ class Board:
         }
         return list(found.values())
 
+    def free_cards(self, plan: Planned, name: HostId) -> dict[CardKind, list[int]]:
+        """The healthy cards of a host of the plan, by kind, that nobody else holds or has reserved at its start."""
+        taken = {index for part in self._there(plan, name) for index in part.gpus}
+        taken |= {i for other, ps in self._plans[name] if other is not plan for part in ps for i in part.gpus}
+        free: dict[CardKind, list[int]] = {}
+        for gpu in self.hosts[name].gpus:
+            if gpu.healthy and gpu.index not in taken:
+                free.setdefault(CardKind.of(gpu), []).append(gpu.index)
+        return free
+
     def lacks_cards(self, plan: Planned) -> bool:
         """Whether a host of the plan has fewer cards of a kind for it than it asks, whichever it takes."""
         for name in plan.placement.hosts:
-            host = self.hosts.get(name)
-            if host is None:
-                continue
-            taken = {index for part in self._there(plan, host.id) for index in part.gpus}
-            taken |= {i for other, ps in self._plans[name] if other is not plan for part in ps for i in part.gpus}
-            free = Counter(CardKind.of(gpu) for gpu in host.gpus if gpu.healthy and gpu.index not in taken)
-            asked = [gpu for worker in plan.placement.workers if worker.host == name for gpu in worker.gpus]
-            kinds = Counter(CardKind.of(gpu) for gpu in map(host.gpu, asked) if gpu is not None)
-            if any(free[kind] < number for kind, number in kinds.items()):
-                return True
+            if name in self.hosts:
+                free = self.free_cards(plan, name)
+                asked = [index for worker in plan.placement.workers if worker.host == name for index in worker.gpus]
+                kinds = Counter(CardKind.of(gpu) for gpu in map(self.hosts[name].gpu, asked) if gpu is not None)
+                if any(len(free.get(kind, ())) < number for kind, number in kinds.items()):
+                    return True
         return False
 
     def _there(self, plan: Planned, name: HostId) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -56,35 +56,27 @@ class Standing:
         earlier = Planned(promise.record, promise.reservation.placement, promise.start_s)
         if any(True for _ in placement_faults(earlier, self._snapshot, self._policy)):
             return Hindrance.FLEET
-        if self._collides(earlier, self._kept_others(promise), (), ()):
+        level, own = promise.record.level, promise.record.id
+        kept = {other.record.id for other in self.promises if other.record.level <= level and self.kept(other)} - {own}
+        if self._collides(earlier, kept):
             return Hindrance.FLEET
-        level = promise.record.level
-        coming = [(record, placement) for record, placement in self._starting if record.level > level]
-        higher = {record.id for record, _ in coming}
-        gone = [job for job, served in self._served.items() if higher.intersection(served)]
-        above = [self._planned(r) for r in self._plans.values() if self._records[r.job].level > level]
-        known = {plan.record.id for plan in above}
-        others = [*above, *(p for p in self._kept_others(promise) if p.record.id not in known)]
-        return Hindrance.HIGHER if self._collides(earlier, others, coming, gone) else Hindrance.NOTHING
+        acting = {record.id for record, _ in self._starting} | set(self._plans)
+        above = {job for job in acting if self._records[job].level > level}
+        return Hindrance.HIGHER if self._collides(earlier, kept | above) else Hindrance.NOTHING
 
-    def _kept_others(self, promise: Promise) -> list[Planned]:
-        """The plans of other kept promises of the gang's level and below; those above count as of a higher level."""
-        return [
-            self._planned(self._plans[other.record.id])
-            for other in self.promises
-            if other.record.id != promise.record.id
-            and other.record.level <= promise.record.level
-            and other.record.id in self._plans
-            and self.kept(other)
+    def _collides(self, earlier: Planned, beside: Collection[JobId]) -> bool:
+        """Whether the earlier plan, on whichever cards of its kinds, does not fit, or makes a later plan not fit.
+
+        Of the decision counts what it starts and plans for the jobs `beside`, and who leaves for these starts.
+        """
+        coming = [(record, placement) for record, placement in self._starting if record.id in beside]
+        starting = {record.id for record, _ in coming}
+        gone = [job for job, served in self._served.items() if starting.intersection(served)]
+        others = [
+            Planned(self._records[plan.job], plan.placement, plan.planned_start_s)
+            for plan in self._plans.values()
+            if plan.job in beside
         ]
-
-    def _planned(self, reservation: Reservation) -> Planned:
-        return Planned(self._records[reservation.job], reservation.placement, reservation.planned_start_s)
-
-    def _collides(
-        self, earlier: Planned, others: Sequence[Planned], coming: Sequence[Placed], gone: Sequence[JobId]
-    ) -> bool:
-        """Whether the earlier plan, on whichever cards of its kinds, does not fit, or makes a later plan not fit."""
         board = Board(self._snapshot, self._policy, [earlier, *others], coming, gone)
         crowded = any(True for plan in (earlier, *board.later(earlier)) for _ in board.overfull(plan))
         return crowded or board.lacks_cards(earlier)
