@@ -85,6 +85,7 @@ class _Search:
         self.model = model
         self.incumbent = incumbent
         self.level_with_incumbent = True
+        self.frozen: list[tuple[Goal, int]] = []
         self.seed = seed
         self.guard = guard
         self.outcome = Outcome()
@@ -101,6 +102,7 @@ class _Search:
         else:
             result = self._maximise(goal, upper, share_ms)
         self.model.add(expression(goal) >= result.value - goal.constant)
+        self.frozen.append((goal, result.value))
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
         return result
 
@@ -158,8 +160,10 @@ class _Search:
                 self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
             )
         if self.level_with_incumbent:
-            completed = self._complete(goal)
-            if self.outcome.solution is None or _value(goal, completed) > _value(goal, self.outcome.solution):
+            completed, found = self._complete(goal), self.outcome.solution
+            # A solution of an earlier goal gives up a later one where the incumbent's value was taken unsearched.
+            stale = found is not None and any(_value(frozen, found) < value for frozen, value in self.frozen)
+            if found is None or stale or _value(goal, completed) > _value(goal, found):
                 self.outcome.solution = completed
         if self.outcome.solution is None:
             return None
