@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..model.host import Gpu
 from ..model.ids import HostId, JobId
@@ -64,6 +64,7 @@ def later_id(record: JobRecord) -> JobId:
 class Plans:
     """The named gangs and the promises, all plans that could be made, and what they meet on the hosts.
 
+    `known` remembers when what is on a host is clear of a level's way.
     `over` gives for each gang that may start now when it has surely left its hosts [s].
     """
 
@@ -73,6 +74,7 @@ class Plans:
     stays: dict[HostId, tuple[Stay, ...]]
     clear: Clear | None
     over: dict[JobId, int]
+    known: dict[tuple[HostId, int], list[tuple[int, Stay]]] = field(default_factory=dict)
 
     @property
     def columns(self) -> int:
@@ -81,10 +83,11 @@ class Plans:
 
     def staying(self, host: HostId, gang: LaterGang, start_s: int) -> list[Stay]:
         """The running work on the host that is not clear of the gang's way by then, unless it is preempted now."""
-        clear = self.clear
-        if clear is None:
-            return []
-        return [stay for stay in self.stays.get(host, ()) if clear(stay.record, gang.record) > start_s]
+        key = (host, gang.record.level)
+        if key not in self.known:
+            stays = self.stays.get(host, ())
+            self.known[key] = [(self.clear(stay.record, gang.record), stay) for stay in stays] if self.clear else []
+        return [stay for clear_s, stay in self.known[key] if clear_s > start_s]
 
 
 NO_PLANS = Plans((), (), (), {}, None, {})

@@ -98,6 +98,8 @@ def _host_rows(model: CpModel, host: HostClass, number: int, variables: Variable
     resource, plans = RESOURCES[number], variables.plans
     asking = [part for part in variables.later(host.id) if getattr(part.role.request, resource)]
     coming = [part for part in variables.on_host(host.id) if getattr(part.role.request, resource)]
+    if not asking or _cards_suffice(host, number, asking, coming, variables):
+        return
     for level in sorted({part.gang.record.level for part in asking}):
         # Plans of higher levels stand in rows of their own: they find more room, and may come between.
         upto = [part for part in asking if part.gang.record.level <= level]
@@ -114,6 +116,27 @@ def _host_rows(model: CpModel, host: HostClass, number: int, variables: Variable
             _row(model, [(a, d) for a, d in use if d is not None], load, getattr(host.host, resource), host, resource)
         if len(upto) < len(asking):
             _below_higher(model, host, number, level, asking, coming, variables, due)
+
+
+def _cards_suffice(
+    host: HostClass, number: int, asking: Sequence[Later], coming: Sequence[Coming], variables: Variables
+) -> bool:
+    """Whether the host has enough of the resource for whatever its cards allow, so that it needs no rows."""
+    resource, most = RESOURCES[number], 0
+    for request in {part.role.request for part in asking} | {part.role.request for part in coming}:
+        if not request.whole_gpus:
+            return False
+        most = max(most, -(-getattr(request, resource) // request.whole_gpus))
+    stays = variables.plans.stays.get(host.id, ())
+    held = {index for stay in stays for index in stay.cards}
+    free = sum(gpu.healthy and gpu.index not in held for gpu in host.host.gpus)
+    if len({part.gang.record.level for part in asking}) > 1:
+        # A plan of a higher level may be on cards of work that a lower one still counts.
+        there = sum(stay.amounts[number] + most * len(stay.cards) for stay in stays)
+    else:
+        there = sum(max(stay.amounts[number], most * len(stay.cards)) for stay in stays)
+    capacity: int = getattr(host.host, resource)
+    return there + most * free <= capacity
 
 
 def _lingering(coming: Sequence[Coming], start_s: int, variables: Variables) -> list[Coming]:

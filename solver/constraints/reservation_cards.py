@@ -59,36 +59,29 @@ class _Kind:
         self._free: dict[tuple[int, tuple[JobId, ...], int], IntVar] = {}
 
     def add(self) -> None:
-        """One row for each profile that is not implied by another."""
-        last: dict[object, Profile] = {}
-        for profile in self._profiles():
-            # Profiles come with rising times: of equal rows the last one counts the most plans.
-            blockers = tuple(
-                tuple((gang.record.level, self._blockers(card, gang, start_s)) for gang, start_s in profile)
-                for card in self._cards
-            )
-            late = tuple(sum(over_s > start_s for over_s in self._over) for _, start_s in profile)
-            last[blockers, late, tuple(gang.record.level for gang, _ in profile)] = profile
+        """One row for each choice of times between which cards become clear or starts are over."""
         alone = len({part.gang.id for part in self._planned}) == 1
-        for profile in last.values():
-            self._row(profile, alone=alone)
-
-    def _profiles(self) -> Iterator[Profile]:
         peers = {part.gang.record.level: part.gang for part in self._planned}
-        times = sorted({start_s for part in self._planned for start_s in part.gang.starts})
+        times = {level: self._times(gang) for level, gang in peers.items()}
 
         def extend(profile: Profile, levels: Sequence[int]) -> Iterator[Profile]:
             if profile:
                 yield profile
-            if not levels:
-                return
-            for start_s in times:
-                if not profile or start_s <= profile[-1][1]:
-                    yield from extend((*profile, (peers[levels[0]], start_s)), levels[1:])
-            if not profile:
-                yield from extend((), levels[1:])
+            for number, level in enumerate(levels):
+                for start_s in times[level]:
+                    if not profile or start_s <= profile[-1][1]:
+                        yield from extend((*profile, (peers[level], start_s)), levels[number + 1 :])
 
-        yield from extend((), sorted(peers))
+        for profile in extend((), sorted(peers)):
+            self._row(profile, alone=alone)
+
+    def _times(self, gang: LaterGang) -> list[int]:
+        """Of all planned starts here those behind which more becomes clear for the level: of equal ones the last."""
+        last: dict[object, int] = {}
+        for start_s in sorted({start_s for part in self._planned for start_s in part.gang.starts}):
+            late = sum(over_s > start_s for over_s in self._over)
+            last[late, tuple(self._blockers(card, gang, start_s) for card in self._cards)] = start_s
+        return list(last.values())
 
     def _row(self, profile: Profile, *, alone: bool) -> None:
         """Planned cards of each level by its time + whole cards of starts not over by the latest <= clear cards."""

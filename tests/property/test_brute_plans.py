@@ -22,7 +22,7 @@ from phalanx.solver.drains import promises
 from phalanx.solver.solve import solve
 
 BLOCKS = 4
-SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "120"))
+SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "80"))
 MOST = 1_500
 """Combinations that brute force tries of one round."""
 
@@ -108,4 +108,5 @@ def test_plans_and_promises_equal_brute_force(block: int) -> None:
             kept += bool(promises(later, numbers))
             compared += equals_brute_force(later, numbers, MOST)
     assert compared >= SEEDS // BLOCKS, "most instances must be small enough to compare"
-    assert planned and kept, "some gangs must be planned, and some promises bind the next round"
+    assert planned, "some gangs must be planned"
+    assert kept, "some promises must bind the next round"
