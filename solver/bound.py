@@ -71,8 +71,8 @@ def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...
 
 
 def level_of(goal: GoalValue) -> int:
-    """The level of a `start[level]` goal."""
-    return int(goal.name[len("start[") : -1])
+    """The level of a `start[level]` or `spare[level]` goal."""
+    return int(goal.name[goal.name.index("[") + 1 : -1])
 
 
 def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: Policy) -> int:
@@ -97,8 +97,8 @@ def judge(
     for value, bound in zip(reached, bounds, strict=True):
         top = max(value.value, bound)
         status = GoalStatus.PROVEN if top == value.value else GoalStatus.OPEN
-        if status is GoalStatus.OPEN and value.name.startswith("start["):
-            # A milli-GPU is worth at least H in this goal, so this rounds the gap up.
+        if status is GoalStatus.OPEN and value.name.startswith(("start[", "spare[")):
+            # A milli-GPU is worth at least H in these goals, so this rounds the gap up.
             short = -(-(top - value.value) // policy.objective.horizon_s)
             if short <= _one_gang(snapshot, policy, level_of(value)):
                 status = GoalStatus.WITHIN_A_GANG

@@ -7,7 +7,7 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..model.ids import HostId, JobId, SiteId
@@ -18,11 +18,14 @@ from .confinements import Confinements
 from .demand import (
     CardKind,
     Confinement,
+    Held,
     allowed_sites,
     candidates,
     card_memory,
     card_takes,
     ends_before,
+    held_back,
+    open_to,
     surely_over_s,
     victims,
 )
@@ -96,6 +99,7 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
     # Equal roles have equal slots: a large queue has many jobs of few shapes.
     known: dict[object, tuple[Slot, ...]] = {}
     any_window = any(host.host.windows for host in hosts.values())
+    held = held_back(snapshot)
     confinement = Confinements(snapshot, policy)
     gangs = []
     for record in candidates(snapshot):
@@ -104,14 +108,21 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
         for role in record.job.roles:
             team = record.job.team if role.request.fractional else None
             over_s = surely_over_s(record, snapshot, policy) if any_window else 0
-            key = (role.request, role.gpu_types, role.count, sites, team, record.level, over_s)
+            own = record.id if record.replacing else None
+            key = (role.request, role.gpu_types, role.count, sites, team, record.level, over_s, own)
             if key not in known:
-                usable = [host for host in hosts.values() if ends_before(host.host, snapshot.now_s, over_s)]
-                known[key] = _slots(record, role, usable, sites)
+                known[key] = _slots(record, role, _open(hosts.values(), record, held, snapshot.now_s, over_s), sites)
             workers.append(WorkerClass(record.id, role, known[key]))
         if all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
             gangs.append(Gang(record, confinement(record.job), tuple(workers)))
     return Instance(snapshot, policy, hosts, tuple(gangs), may_leave)
+
+
+def _open(
+    hosts: Iterable[HostClass], record: JobRecord, held: Mapping[HostId, Held], now_s: int, over_s: int
+) -> list[HostClass]:
+    """The hosts that take the gang, as far as their state and their windows go."""
+    return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
 
 
 def _slots(record: JobRecord, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId]) -> tuple[Slot, ...]:

@@ -10,7 +10,7 @@ from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId, TeamId
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import CardKind, card_memory, placeable
+from .demand import CardKind, card_memory, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """One placeable host: free CPU (milli-cores), memory (MiB), network (Mbit/s), its cards, and what may be freed.
+    """One host: free CPU (milli-cores), memory (MiB), network (Mbit/s), its cards, and what may be freed.
 
     Amounts are negative where running work exceeds the host, as while a stopping victim and its beneficiary overlap.
     """
@@ -112,12 +112,10 @@ class _Load:
 
 
 def host_classes(snapshot: Snapshot, victims: Iterable[JobRecord]) -> dict[HostId, HostClass]:
-    """Every placeable host of the snapshot."""
+    """Every host of the snapshot that may take some waiting gang."""
     levels = {record.id: record.level for record in victims}
     loads = _loads(snapshot)
-    return {
-        host.id: _host_class(host, loads.get(host.id, _Load()), levels) for host in snapshot.hosts if placeable(host)
-    }
+    return {host.id: _host_class(host, loads.get(host.id, _Load()), levels) for host in usable(snapshot)}
 
 
 def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:

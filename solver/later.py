@@ -16,7 +16,7 @@ from ..model.job import Role
 from ..model.snapshot import JobRecord
 from .classes import Instance, Slot, WorkerClass
 from .confinements import Confinements
-from .demand import CardKind, Confinement, allowed_sites, card_takes, ends_before, surely_over_s
+from .demand import CardKind, Confinement, allowed_sites, card_takes, ends_before, placeable, surely_over_s
 from .drain_starts import candidate_starts
 from .drains import Clear, Promise, named, promises
 from .held import HostClass
@@ -162,7 +162,8 @@ def _slots(
     sites = allowed_sites(record.job, instance.snapshot, instance.policy)
     slots = []
     for host in instance.hosts.values():
-        if host.host.path.site not in sites or len(barred.get(host.id, ())) == len(starts):
+        # Spares, and hosts held for gangs that lost one, are a matter of now.
+        if not placeable(host.host) or host.host.path.site not in sites or len(barred.get(host.id, ())) == len(starts):
             continue
         kept = [s for s in stays.get(host.id, ()) if not s.may_leave and clear(s.record, record) > starts[-1]]
         beside_cards = _most_beside_cards(role, host, kept)

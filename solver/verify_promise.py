@@ -84,7 +84,9 @@ class Standing:
 
 def placement_faults(plan: Planned, snapshot: Snapshot, policy: Policy) -> Iterator[Violation]:
     """What is wrong with a planned placement itself: of the gang, its hosts and cards, their windows, its domains."""
-    later = replace(snapshot, now_s=plan.at_s, jobs=(plan.record,), reservations=())
+    # Spares, and hosts held for gangs that lost one, are a matter of now.
+    record = replace(plan.record, replacing=(), replacing_until_s=0)
+    later = replace(snapshot, now_s=plan.at_s, jobs=(record,), reservations=())
     start = Start(job=plan.record.id, attempt=plan.record.attempt + 1, placement=plan.placement)
     for family in (gang, eligibility, topology):
         for fault in family(later, policy, (start,)):
