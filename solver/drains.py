@@ -44,15 +44,31 @@ def is_plain(record: JobRecord) -> bool:
     return record.level >= 1 and not job.anti_affinity and not any(role.request.fractional for role in job.roles)
 
 
+class Pools:
+    """Where gangs could have hosts set aside: their allowed sites and acceptable types of placeable hosts."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._snapshot, self._policy = snapshot, policy
+        hosts = [host for host in snapshot.hosts if placeable(host)]
+        self._sites = {host.path.site for host in hosts}
+        self._there = {(host.path.site, gpu.gpu_type) for host in hosts for gpu in host.gpus if gpu.healthy}
+
+    def __call__(self, job: Job) -> frozenset[Pool]:
+        """The pools of that job."""
+        sites = allowed_sites(job, self._snapshot, self._policy)
+        gpu_roles = [role for role in job.roles if role.request.gpu_milli]
+        if not gpu_roles:
+            return frozenset((site, "") for site in self._sites & sites)
+        return frozenset(
+            (site, name)
+            for site, name in self._there
+            if site in sites and any(role.throughput_milli(name) is not None for role in gpu_roles)
+        )
+
+
 def pools(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Pool]:
-    """Where the gang could have hosts set aside: its allowed sites and acceptable types of placeable hosts."""
-    sites = allowed_sites(job, snapshot, policy)
-    hosts = [host for host in snapshot.hosts if placeable(host) and host.path.site in sites]
-    gpu_roles = [role for role in job.roles if role.request.gpu_milli]
-    if not gpu_roles:
-        return frozenset((host.path.site, "") for host in hosts)
-    there = {(host.path.site, gpu_type) for host in hosts for gpu_type in host.gpu_types}
-    return frozenset(pool for pool in there if any(role.throughput_milli(pool[1]) is not None for role in gpu_roles))
+    """Where the gang could have hosts set aside; `Pools` tells it of many."""
+    return Pools(snapshot, policy)(job)
 
 
 def reservations_by_job(snapshot: Snapshot) -> dict[JobId, Reservation]:
@@ -74,10 +90,12 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     ]
     starving = [record for record in starving if not _limited(record.job, snapshot)]
     starving.sort(key=lambda r: (-r.level, r.id not in promised, r.submitted_s, r.id))
-    taken: Counter[Pool] = Counter()
+    if not starving:
+        return ()
+    pools_of, taken = Pools(snapshot, policy), Counter[Pool]()
     found = []
     for record in starving:
-        wanted = pools(record.job, snapshot, policy)
+        wanted = pools_of(record.job)
         if any(taken[pool] < policy.time.drains_per_pool for pool in wanted):
             taken.update(wanted)
             found.append(record)

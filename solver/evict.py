@@ -46,7 +46,8 @@ def _around_plans(snapshot: Snapshot, policy: Policy) -> Plan:
     large = len(candidates(snapshot)) * len(snapshot.hosts) > _BOTH_ORDERS
     plans = [standing_plan(snapshot, policy), planned_around(snapshot, policy, greedy(snapshot, policy))]
     for rank in (rate,) if large else (worth, rate):
-        plans.append(drained_plan(snapshot, policy, (), numbers, rank))
+        if not (large and possible):
+            plans.append(drained_plan(snapshot, policy, (), numbers, rank))
         if possible:
             plans.append(drained_plan(snapshot, policy, possible, numbers, rank))
     return max(
