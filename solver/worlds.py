@@ -20,6 +20,7 @@ from .books import Books
 from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
 from .empty_fleet import well
 from .placing import Placer
+from .unchecked import unchecked
 from .withheld import TOP, holds
 
 
@@ -138,7 +139,7 @@ class Worlds:
         key = (placer.shape(record, within), team, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 2
+            self.spent += len(self._snapshot.hosts) // 8
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -221,7 +222,7 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
+            books = Books(unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
