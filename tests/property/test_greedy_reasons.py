@@ -42,7 +42,9 @@ def test_every_waiting_job_has_one_true_reason(snapshot: Snapshot, policy: Polic
             assert reason.subject
             assert any(f"{job} " in reason.subject for job in lower)
         elif reason.kind is ReasonKind.UNDECIDED:
-            assert len(record.job.roles) > 1, "a gang of one role is placed wherever it fits"
+            # Beside plans the greedy may pass over a place that would leave their room.
+            several = len(record.job.roles) > 1
+            assert several or plan.reservations, "a gang of one role is placed wherever it fits"
 
 
 def victims_of(plan: Plan, snapshot: Snapshot, record: JobRecord) -> set[JobId]:
