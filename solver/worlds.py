@@ -17,8 +17,17 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
-from .empty_fleet import well
+from .demand import (
+    Confinement,
+    allowed_sites,
+    ends_before,
+    held_back,
+    placeable,
+    surely_over_s,
+    usable,
+    victims,
+)
+from .empty_fleet import unheld, well
 from .placing import Placer
 from .unchecked import unchecked
 from .withheld import TOP, holds
@@ -70,6 +79,9 @@ class Worlds:
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
+        self.held = held_back(snapshot)
+        self._usable = {host.id for host in usable(snapshot)}
+        self._unheld = unheld(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._lower: dict[int, tuple[list[JobRecord], list[JobRecord], list[JobRecord]]] = {}
         self._highest_leaving = max((record.level for record in self._leaving), default=-1)
@@ -203,15 +215,15 @@ class Worlds:
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
     def unavailable(self) -> list[Host]:
-        """Hosts that take no work now."""
-        return [host for host in self._snapshot.hosts if not placeable(host)]
+        """Hosts that take no work now, or are held for a gang that lost a host."""
+        return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
     def _hosts(self, world: World) -> list[Host]:
         hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
         return [
             replace(host, windows=()) if world.no_windows and host.windows else host
             for host in hosts
-            if placeable(host)
+            if placeable(host) or host.id in self._usable
         ]
 
     def placer(self, world: World = NOW) -> Placer:
@@ -226,7 +238,8 @@ class Worlds:
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
-            self._placers[at] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
+            demands = self._unheld if world.all_hosts else self._snapshot
+            self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
     def _running(self, world: World) -> tuple[JobRecord, ...]:
