@@ -46,6 +46,13 @@ class World:
         self.gone.discard(record.id)
         return True
 
+    def fits(self, record: JobRecord) -> bool:
+        """Whether the gang would be placed as things are."""
+        placement = self.placer.place(record)
+        if placement is not None:
+            self.placer.remove(record, placement)
+        return placement is not None
+
     def take(self, record: JobRecord, placement: Placement | None) -> None:
         """A gang starts there."""
         for worker in placement.workers if placement else ():

@@ -19,11 +19,14 @@ from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
 from .demand import candidates, loss
 from .fetch import fetch_s
+from .objective_planned import calm, keep, keep_levels, plan, plan_levels
 from .order import Order, order, value_milli
 from .room import Room
 from .variables import Variables
 
 SECONDS = "mGPU*s"
+CARDS = "mGPU"
+WORKERS = "workers"
 PLACES = "places"
 
 
@@ -222,10 +225,15 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     ranks = order(instance.snapshot, instance.policy)
     starting = {record.level for record in waiting}
     sparing = {victim.level for victim in instance.victims}
+    promised, named = keep_levels(variables), plan_levels(variables)
     listed = []
-    for level in sorted(starting | sparing, reverse=True):
+    for level in sorted(starting | sparing | promised | named, reverse=True):
+        if level in promised:
+            listed.append(Goal(f"keep[{level}]", CARDS, {"keep": Sum(terms=keep(level, variables))}))
         if level in sparing:
             listed.append(Goal(f"spare[{level}]", SECONDS, {"spare": _spare(level, variables)}))
+        if level in named:
+            listed.append(Goal(f"plan[{level}]", SECONDS, {"plan": Sum(terms=plan(level, variables))}))
         if level in starting:
             listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
     if waiting:
@@ -236,5 +244,7 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
             "fetch": _fetch(variables),
         }
         listed.append(Goal("economy", SECONDS, economy))
+        if promised:
+            listed.append(Goal("calm", WORKERS, {"calm": Sum(terms=calm(variables))}))
         listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
     return tuple(listed)

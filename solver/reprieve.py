@@ -11,18 +11,27 @@ from ..model.snapshot import Snapshot
 from .goals import victim_cost
 from .plan import Plan, assemble
 from .verify_affinity import Labelled
+from .verify_planned import Board, Planned
 from .verify_preemption import broken, rooms_left
 from .verify_quota import Holdings
 
 
-def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
+def reprieve(
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    victims: Iterable[JobId],
+    plans: Sequence[Planned] = (),
+) -> Plan:
     """The plan of these starts without needless victims; of the highest level the dearest are put back first."""
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     rooms = rooms_left(snapshot, starts, chosen)
     holdings, labelled = Holdings(snapshot, starts, chosen), Labelled(snapshot, starts, chosen)
+    records = {record.id: record for record in snapshot.jobs}
+    planned = Board(snapshot, policy, plans, [(records[start.job], start.placement) for start in starts], chosen)
     for record in sorted(leaving, key=lambda r: (-r.level, -victim_cost(r, snapshot, policy), r.id)):
-        if holdings.forbids(record) or labelled.forbids(record):
+        if holdings.forbids(record) or labelled.forbids(record) or planned.forbids(record):
             continue
         hosts = record.placement.hosts if record.placement else ()
         back = {name: rooms[name].keeping(record.id) for name in hosts if name in rooms}
@@ -30,5 +39,6 @@ def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
             rooms.update(back)
             holdings.put_back(record)
             labelled.put_back(record)
+            planned.put_back(record)
             chosen.remove(record.id)
-    return assemble(snapshot, policy, starts, chosen)
+    return assemble(snapshot, policy, starts, chosen, plans)

@@ -31,7 +31,6 @@ def preemption(
     rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
     for room in rooms.values():
         yield from _withheld(room)
-    yield from _needless(snapshot, starts, preemptions, rooms)
 
 
 def _victims(snapshot: Snapshot, policy: Policy, preemptions: Sequence[Preemption]) -> Iterator[Violation]:
@@ -215,22 +214,6 @@ def _card_withheld(room: Room, gpu: Gpu, leaving: Sequence[Part]) -> Iterator[Vi
 def _on_card(part: Part, gpu: Gpu) -> tuple[int, int]:
     milli = part.request.gpu_milli if part.request.fractional else MILLI
     return milli, card_memory(part.request, gpu.memory_mib)
-
-
-def _needless(
-    snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption], rooms: Mapping[HostId, Room]
-) -> Iterator[Violation]:
-    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, or of a label."""
-    stopped = {act.job for act in preemptions}
-    holdings, labelled = Holdings(snapshot, starts, stopped), Labelled(snapshot, starts, stopped)
-    for record in snapshot.jobs:
-        if record.id not in stopped or record.placement is None:
-            continue
-        held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        needed = holdings.forbids(record) or labelled.forbids(record) or any(broken(room) for room in held)
-        if not needed:
-            text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
-            yield _fault(record.id, 1, "needless", text)
 
 
 def broken(room: Room) -> bool:

@@ -17,9 +17,19 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
-from .empty_fleet import well
+from .demand import (
+    Confinement,
+    allowed_sites,
+    ends_before,
+    held_back,
+    placeable,
+    surely_over_s,
+    usable,
+    victims,
+)
+from .empty_fleet import unheld, well
 from .placing import Placer
+from .unchecked import unchecked
 from .withheld import TOP, holds
 
 
@@ -69,6 +79,9 @@ class Worlds:
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
+        self.held = held_back(snapshot)
+        self._usable = {host.id for host in usable(snapshot)}
+        self._unheld = unheld(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._lower: dict[int, tuple[list[JobRecord], list[JobRecord], list[JobRecord]]] = {}
         self._highest_leaving = max((record.level for record in self._leaving), default=-1)
@@ -138,7 +151,7 @@ class Worlds:
         key = (placer.shape(record, within), team, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 2
+            self.spent += len(self._snapshot.hosts) // 8
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -202,15 +215,15 @@ class Worlds:
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
     def unavailable(self) -> list[Host]:
-        """Hosts that take no work now."""
-        return [host for host in self._snapshot.hosts if not placeable(host)]
+        """Hosts that take no work now, or are held for a gang that lost a host."""
+        return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
     def _hosts(self, world: World) -> list[Host]:
         hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
         return [
             replace(host, windows=()) if world.no_windows and host.windows else host
             for host in hosts
-            if placeable(host)
+            if placeable(host) or host.id in self._usable
         ]
 
     def placer(self, world: World = NOW) -> Placer:
@@ -221,11 +234,12 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
+            books = Books(unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
-            self._placers[at] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
+            demands = self._unheld if world.all_hosts else self._snapshot
+            self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
     def _running(self, world: World) -> tuple[JobRecord, ...]:

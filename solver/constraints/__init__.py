@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import affinity, capacity, eligibility, gang, preemption, quota, topology
+from . import affinity, capacity, eligibility, gang, preemption, quota, reservation, topology
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
@@ -12,5 +12,6 @@ FAMILIES = {
     RuleFamily.TOPOLOGY: topology.add,
     RuleFamily.PREEMPTION: preemption.add,
     RuleFamily.QUOTA: quota.add,
+    RuleFamily.RESERVATION: reservation.add,
     RuleFamily.AFFINITY: affinity.add,
 }

@@ -39,7 +39,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     }
     if not limits:
         return
-    above = _lineage(instance.snapshot)
+    above = lineage(instance.snapshot)
     starting: dict[Key, list[Part]] = defaultdict(list)
     for gang in instance.gangs:
         for workers in gang.workers:
@@ -57,7 +57,8 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
             fits(model, asked, limit - held[key], left)
 
 
-def _lineage(snapshot: Snapshot) -> _Lineage:
+def lineage(snapshot: Snapshot) -> _Lineage:
+    """Gives for each team of the snapshot itself and all teams above it."""
     return _Lineage({team.id: team.parent for team in snapshot.teams})
 
 
@@ -83,7 +84,7 @@ def _held(instance: Instance, variables: Variables, above: _Lineage) -> tuple[di
     held: dict[Key, int] = defaultdict(int)
     leaving: dict[Key, list[Part]] = defaultdict(list)
     for record in instance.snapshot.jobs:
-        for gpu_type, milli in _by_type(record, types).items():
+        for gpu_type, milli in held_by_type(record, types).items():
             for team in above(record.job.team):
                 held[team, gpu_type] += milli
                 if record.id in may_leave:
@@ -91,7 +92,8 @@ def _held(instance: Instance, variables: Variables, above: _Lineage) -> tuple[di
     return held, leaving
 
 
-def _by_type(record: JobRecord, types: dict[tuple[HostId, int], str]) -> dict[str, int]:
+def held_by_type(record: JobRecord, types: dict[tuple[HostId, int], str]) -> dict[str, int]:
+    """milli-GPU that the job holds, by GPU type; `types` tells the type of each card."""
     requests = {role.name: role.request for role in record.job.roles}
     amounts: dict[str, int] = defaultdict(int)
     for worker in record.placement.workers if record.placement else ():
