@@ -53,7 +53,7 @@ class Placer:
         self._snapshot, self._policy = snapshot, policy
         self._taking = taking
         self._trees: dict[frozenset[SiteId], Tree] = {}
-        self._fleet = Fleet(dict(fleet_types(snapshot)), policy.objective, appetite(snapshot))
+        self._measures: Fleet | None = None
         self._memory: dict[str, int] = {}
         for host in taking:
             for gpu in host.gpus:
@@ -110,8 +110,14 @@ class Placer:
                 {name: self.rooms(role, team, name, shape.sites, shape.bar) for name in self.types(role)}
                 for role in shape.roles
             ]
-            options = self._options[shape] = Options(shape, tree, self.books, self._fleet, rooms)
+            options = self._options[shape] = Options(shape, tree, self.books, self._fleet(), rooms)
         return options
+
+    def _fleet(self) -> Fleet:
+        """What costs are measured against; many placers are only asked for their rooms."""
+        if self._measures is None:
+            self._measures = Fleet(dict(fleet_types(self._snapshot)), self._policy.objective, appetite(self._snapshot))
+        return self._measures
 
     def types(self, role: Role) -> list[str | None]:
         """The acceptable types of which these hosts have a card with memory enough; [None] for a role without GPUs."""

@@ -188,7 +188,8 @@ def _left(host: HostClass) -> tuple[int, int, int]:
 
 def _highest(variable: IntVar) -> int:
     """The largest value of the variable; its domain does not know negative indices."""
-    return int(list(variable.proto.domain)[-1])
+    domain = variable.proto.domain
+    return int(domain[len(domain) - 1])
 
 
 def _sum(terms: Terms) -> LinearExprT:
