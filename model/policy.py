@@ -84,7 +84,7 @@ class ObjectivePolicy:
 
     horizon_s: int = 3_600
     usable_s: int = 60
-    room_s: int = 5
+    room_s: int = 10
     standard_gangs: tuple[StandardGang, ...] = (
         StandardGang(workers=4, gpus=8, layer=Layer.RACK),
         StandardGang(workers=1, gpus=8, layer=Layer.HOST),
@@ -92,7 +92,7 @@ class ObjectivePolicy:
     )
     spread_s: int = 120
     scarce_s: int = 30
-    wanted_s: int = 300
+    wanted_s: int = 600
     fetch_mbps: int = 8_000
 
     def __post_init__(self) -> None:
