@@ -95,6 +95,8 @@ class RuleFamily(StrEnum):
     RESERVATION = "reservation"
     QUOTA = "quota"
     AFFINITY = "affinity"
+    GUARANTEE = "guarantee"
+    RESERVED = "reserved"
     ELASTIC = "elastic"
 
 
