@@ -17,7 +17,7 @@ from ..model.limits import grace_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .rights import Rights, Runner, may_evict, never
+from .rights import Runner, may_evict, never, rights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,9 @@ def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Sit
 
 def victims(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     """The running jobs that this round may preempt (RULES 3), where some candidate may evict them, inside or not."""
-    rights = Rights(snapshot)
+    rights = rights_of(snapshot)
     starters = {
-        rights.starter(record, inside=inside)
-        for record in candidates(snapshot)
-        for inside in ((False, True) if rights.can_be_inside(record) else (False,))
+        rights.starter(record, inside=inside) for record in candidates(snapshot) for inside in rights.ways(record)
     }
     # Most rounds have few kinds of either, however many jobs they have.
     known: dict[Runner, bool] = {}

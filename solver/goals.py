@@ -17,7 +17,9 @@ from ..model.topology import Layer
 from .confinements import Confinements
 from .demand import candidates, loss, placeable, victims
 from .order import Order, order, value_milli
+from .rights import rights_of
 
+GPUS = "mGPU"
 GPU_TIME = "mGPU*s"
 PLACES = "places"
 
@@ -37,9 +39,10 @@ class GoalValue:
 def values(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> tuple[GoalValue, ...]:
-    """The goals in their order: `spare[l]` and `start[l]` from the top level down, then `economy`, then `order`.
+    """The goals in their order: those of each level from the top down, then `economy`, then `order`.
 
-    `spare[l]` is listed where a job of the level may be preempted, `start[l]` where one waits. Without candidates
+    `guarantee[l]` is listed where one that waits could start inside, or one inside may be preempted, `spare[l]` where a
+    job of the level may be preempted, `start[l]` where one waits. Without candidates
     there are no goals. Starts of jobs that are no candidates and preemptions of jobs that may not be preempted count
     for nothing, and of several starts of one job the first counts.
     """
@@ -61,9 +64,10 @@ def values(
     costs = dict.fromkeys((record.level for record in possible), 0)
     for record in leaving:
         costs[record.level] += victim_cost(record, snapshot, policy)
+    claimed = _inside(snapshot, waiting.values(), possible, placed, leaving)
     starting = _started(policy, numbers, placed, {record.level for record in waiting.values()})
     return (
-        *_by_level(starting, costs),
+        *_by_level(claimed, costs, starting),
         GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
         GoalValue(name="order", unit=PLACES, value=places),
     )
@@ -75,13 +79,35 @@ def victim_cost(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
     return policy.objective.horizon_s * milli + loss(record, milli, snapshot.now_s, policy)
 
 
-def _by_level(starting: Mapping[int, int], costs: Mapping[int, int]) -> Iterator[GoalValue]:
-    """The goals of each level: first what its victims cost, then what it starts."""
-    for level in sorted({*starting, *costs}, reverse=True):
+def _by_level(claimed: Mapping[int, int], costs: Mapping[int, int], starting: Mapping[int, int]) -> Iterator[GoalValue]:
+    """The goals of each level: first what starts inside guarantees, then what its victims cost, then what it starts."""
+    for level in sorted({*claimed, *starting, *costs}, reverse=True):
+        if level in claimed:
+            yield GoalValue(name=f"guarantee[{level}]", unit=GPUS, value=claimed[level])
         if level in costs:
             yield GoalValue(name=f"spare[{level}]", unit=GPU_TIME, value=-costs[level])
         if level in starting:
             yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=starting[level])
+
+
+def _inside(
+    snapshot: Snapshot,
+    waiting: Iterable[JobRecord],
+    possible: Iterable[JobRecord],
+    placed: Iterable[_Placed],
+    leaving: Iterable[JobRecord],
+) -> dict[int, int]:
+    """By level: milli-GPU that start inside a guarantee, less those of jobs inside that leave."""
+    rights = rights_of(snapshot)
+    levels = {record.level for record in waiting if rights.can_be_inside(record)}
+    claimed = dict.fromkeys(levels | {record.level for record in possible if record.id in rights.inside}, 0)
+    for record, start in placed:
+        if start.inside_guarantee and record.level in claimed:
+            claimed[record.level] += record.job.gpu_milli
+    for record in leaving:
+        if record.id in rights.inside:
+            claimed[record.level] -= record.job.gpu_milli
+    return claimed
 
 
 def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> dict[int, int]:

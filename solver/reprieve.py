@@ -10,18 +10,21 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .goals import victim_cost
 from .plan import Plan, assemble
+from .rights import rights_of
 from .verify_affinity import Labelled
 from .verify_preemption import broken, rooms_left
 from .verify_quota import Holdings
 
 
 def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
-    """The plan of these starts without needless victims; of the highest level the dearest are put back first."""
-    chosen = set(victims)
+    """The plan of these starts without needless victims; put back first: high levels, inside, dear."""
+    chosen, inside = set(victims), rights_of(snapshot).inside
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     rooms = rooms_left(snapshot, starts, chosen)
     holdings, labelled = Holdings(snapshot, starts, chosen), Labelled(snapshot, starts, chosen)
-    for record in sorted(leaving, key=lambda r: (-r.level, -victim_cost(r, snapshot, policy), r.id)):
+    for record in sorted(
+        leaving, key=lambda r: (-r.level, r.id not in inside, -victim_cost(r, snapshot, policy), r.id)
+    ):
         if holdings.forbids(record) or labelled.forbids(record):
             continue
         hosts = record.placement.hosts if record.placement else ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from ..model.host import MILLI
 from ..model.ids import HostId, JobId, TeamId
@@ -60,14 +61,17 @@ class Rights:
         self.guarantee: dict[Key, int] = {
             (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.guarantee
         }
-        self._left: dict[Key, int] | None = None
         self._snapshot = snapshot
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._types: dict[tuple[HostId, int], str] = {}
         self._holders: dict[TeamId, dict[str, TeamId]] = {}
         if self.guarantee:
             self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
-        self.inside: frozenset[JobId] = frozenset(self._covered(snapshot)) if self.guarantee else frozenset()
+
+    @cached_property
+    def inside(self) -> frozenset[JobId]:
+        """The jobs that hold capacity and are covered by their team's guarantee now."""
+        return frozenset(self._covered()) if self.guarantee else frozenset()
 
     def holder(self, team: TeamId, gpu_type: str) -> TeamId | None:
         """The nearest team at or above that one whose guarantee lists the type."""
@@ -94,16 +98,14 @@ class Rights:
                 counted[holder, gpu_type] += milli
         return counted
 
-    @property
+    @cached_property
     def left(self) -> dict[Key, int]:
         """What of each guarantee starts may still claim: less all that running work of levels >= 1 uses; 0 or more."""
-        if self._left is None:
-            used: Counter[Key] = Counter()
-            for record in self._snapshot.jobs:
-                if record.state.holds_capacity and record.level >= 1:
-                    used.update(self.counted(record.job, record.placement))
-            self._left = {key: max(0, milli - used[key]) for key, milli in self.guarantee.items()}
-        return self._left
+        used: Counter[Key] = Counter()
+        for record in self._snapshot.jobs if self.guarantee else ():
+            if record.state.holds_capacity and record.level >= 1:
+                used.update(self.counted(record.job, record.placement))
+        return {key: max(0, milli - used[key]) for key, milli in self.guarantee.items()}
 
     def coverable(self, job: Job, placement: Placement | None) -> bool:
         """Whether the job uses GPUs there, all of types for which its team has a holder."""
@@ -111,14 +113,24 @@ class Rights:
         return bool(used) and all(self.holder(job.team, gpu_type) is not None for gpu_type in used)
 
     def can_be_inside(self, record: JobRecord) -> bool:
-        """Whether a candidate could start inside at all: of level 1 or above, each GPU role with a covered type."""
+        """Whether a candidate could start inside at all: of level 1 or above, enough left for each GPU role alone."""
         roles = [role for role in record.job.roles if role.request.gpu_milli]
         held = self._holders_of(record.job.team)
         return (
             record.level >= 1
             and bool(roles)
-            and all(any(role.throughput_milli(gpu_type) is not None for gpu_type in held) for role in roles)
+            and all(
+                any(
+                    role.throughput_milli(gpu_type) is not None and self.left[holder, gpu_type] >= role.gpu_milli
+                    for gpu_type, holder in held.items()
+                )
+                for role in roles
+            )
         )
+
+    def ways(self, record: JobRecord) -> tuple[bool, ...]:
+        """How the candidate may start: outside, inside, both, or not at all."""
+        return (*(() if only_inside(record) else (False,)), *((True,) if self.can_be_inside(record) else ()))
 
     def starter(self, record: JobRecord, *, inside: bool) -> Starter:
         """The rights of a start of that job."""
@@ -132,10 +144,10 @@ class Rights:
         held = self._holders_of(record.job.team)
         return Runner(record.job.tier, record.level, inside, tuple(sorted((t, held[t]) for t in used)))
 
-    def _covered(self, snapshot: Snapshot) -> Iterator[JobId]:
+    def _covered(self) -> Iterator[JobId]:
         """Those flagged inside first, then the others, the longest running first, while the guarantees last."""
         left = Counter(self.guarantee)
-        holding = [r for r in snapshot.jobs if r.state.holds_capacity and r.level >= 1]
+        holding = [r for r in self._snapshot.jobs if r.state.holds_capacity and r.level >= 1]
         for record in sorted(holding, key=lambda r: (not r.inside_guarantee, _since_s(r), r.id)):
             used = self.counted(record.job, record.placement)
             if self.coverable(record.job, record.placement) and all(left[key] >= used[key] for key in used):
@@ -162,9 +174,34 @@ def only_inside(record: JobRecord) -> bool:
     return never(record) and record.job.tier in (3, 4)
 
 
+def rights_of(snapshot: Snapshot) -> Rights:
+    """The guarantees of that snapshot; remembered for the last few, as one round asks for them in many places."""
+    return _remembered(_Same(snapshot)) if any(team.guarantee for team in snapshot.teams) else Rights(snapshot)
+
+
 def inside_now(snapshot: Snapshot) -> frozenset[JobId]:
     """The jobs that hold capacity and are covered by their team's guarantee now."""
-    return Rights(snapshot).inside
+    return rights_of(snapshot).inside
+
+
+class _Same:
+    """A snapshot as a key that equals only itself: comparing its contents would cost more than it saves."""
+
+    __slots__ = ("snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.snapshot is other.snapshot
+
+    def __hash__(self) -> int:
+        return id(self.snapshot)
+
+
+@lru_cache(maxsize=2)
+def _remembered(same: _Same) -> Rights:
+    return Rights(same.snapshot)
 
 
 def _since_s(record: JobRecord) -> int:

@@ -11,6 +11,7 @@ from ..model.job import Job
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .rights import Runner, may_evict, rights_of
 
 Mark = tuple[str, ...]
 """A host, a (team, GPU type) with a limit, or a (label, domain): jobs that bear one mark are in each other's way."""
@@ -28,23 +29,26 @@ class Ties:
         for record in snapshot.jobs:
             for rule in record.job.anti_affinity:
                 self._layers[rule.label].add(rule.layer)
-        self._levels = {record.id: record.level for record in snapshot.jobs}
-        self._jobs = {record.id: record.job for record in snapshot.jobs}
+        self._rights = rights_of(snapshot)
+        self._records = {record.id: record for record in snapshot.jobs}
+        self._runners: dict[JobId, Runner] = {}
         self._bearers: dict[Mark, list[JobId]] = defaultdict(list)
         self._order = {record.id: number for number, record in enumerate(snapshot.jobs)}
         for victim in victims:
             if victim.placement is not None:
+                self._runners[victim.id] = self._rights.runner(victim)
                 for mark in self._marks(victim.job, victim.placement):
                     self._bearers[mark].append(victim.id)
 
     def before(self, start: Start) -> tuple[JobId, ...]:
-        """The victims that the start waits for, in the order of the snapshot's jobs."""
-        level = self._levels[start.job]
+        """The victims in its way that it may evict: it waits for them; in the order of the snapshot's jobs."""
+        record = self._records[start.job]
+        starter = self._rights.starter(record, inside=start.inside_guarantee)
         found = {
             victim
-            for mark in self._marks(self._jobs[start.job], start.placement)
+            for mark in self._marks(record.job, start.placement)
             for victim in self._bearers[mark]
-            if self._levels[victim] < level
+            if may_evict(starter, self._runners[victim])
         }
         return tuple(sorted(found, key=self._order.__getitem__))
 

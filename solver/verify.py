@@ -20,6 +20,7 @@ from .confinements import Confinements
 from .demand import candidates
 from .goals import values
 from .verify_affinity import affinity
+from .verify_guarantee import guarantee
 from .verify_hosts import capacity, eligibility
 from .verify_preemption import preemption
 from .verify_quota import quota
@@ -32,6 +33,7 @@ __all__ = [
     "eligibility",
     "gang",
     "goals",
+    "guarantee",
     "preemption",
     "quota",
     "topology",
@@ -197,7 +199,7 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
     return Violation(family=None, subject=subject, amount=amount, unit=unit, message=message)
 
 
-FAMILIES = (gang, eligibility, topology)
+FAMILIES = (gang, eligibility, topology, guarantee)
 """The rules about starts alone."""
 
 JOINT_FAMILIES = (capacity, preemption, quota, affinity)
