@@ -23,6 +23,7 @@ from .order import Order, order, value_milli
 from .topology import domains
 from .variables import Variables
 
+GPUS = "mGPU"
 SECONDS = "mGPU*s"
 PLACES = "places"
 
@@ -57,6 +58,19 @@ class Goal:
     def terms(self) -> list[tuple[int, IntVar]]:
         """Coefficients and variables of all parts."""
         return [term for part in self.parts.values() for term in part.terms]
+
+
+def _guarantee(level: int, variables: Variables) -> Sum:
+    """milli-GPU that starts of the level gain inside guarantees, less what its victims there lose."""
+    instance, total = variables.instance, Sum()
+    for gang in instance.gangs:
+        inside = variables.inside(gang)
+        if inside is not None and gang.record.level == level:
+            total.add(gang.record.job.gpu_milli, inside)
+    for victim in instance.victims:
+        if victim.level == level and victim.id in instance.rights.inside:
+            total.add(-victim.job.gpu_milli, variables.evicted(victim.id))
+    return total
 
 
 def _spare(level: int, variables: Variables) -> Sum:
@@ -272,8 +286,12 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     ranks = order(instance.snapshot, instance.policy)
     starting = {record.level for record in waiting}
     sparing = {victim.level for victim in instance.victims}
+    covering = {record.level for record in waiting if instance.rights.can_be_inside(record)}
+    covering |= {victim.level for victim in instance.victims if victim.id in instance.rights.inside}
     listed = []
     for level in sorted(starting | sparing, reverse=True):
+        if level in covering:
+            listed.append(Goal(f"guarantee[{level}]", GPUS, {"guarantee": _guarantee(level, variables)}))
         if level in sparing:
             listed.append(Goal(f"spare[{level}]", SECONDS, {"spare": _spare(level, variables)}))
         if level in starting:

@@ -150,7 +150,7 @@ class _Search:
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
-        if goal.name.startswith(("spare[", "start[")):
+        if goal.name.startswith(("guarantee[", "spare[", "start[")):
             return (
                 self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import affinity, capacity, eligibility, gang, preemption, quota, topology
+from . import affinity, capacity, eligibility, gang, guarantee, preemption, quota, topology
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
@@ -13,4 +13,5 @@ FAMILIES = {
     RuleFamily.PREEMPTION: preemption.add,
     RuleFamily.QUOTA: quota.add,
     RuleFamily.AFFINITY: affinity.add,
+    RuleFamily.GUARANTEE: guarantee.add,
 }
