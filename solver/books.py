@@ -13,9 +13,10 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
-from ..model.snapshot import JobRecord, Snapshot
+from ..model.snapshot import Snapshot
 from .demand import CardKind, card_memory, card_takes
-from .ledger import Ledger, Placed
+from .ledger import Ledger
+from .ranks import Placed
 
 
 class Card:
@@ -177,10 +178,9 @@ class Books:
         """Whether a worker of a job that left fits where it was, and no start needs it gone by a limit or a label."""
         return self.fits(job, worker) and self.ledger.returns(job, worker)
 
-    def keep_back(self, level: int, leaving: Iterable[JobRecord], coming: Iterable[Placed]) -> None:
-        """What starts of the level may not use of limits and domains that victims leave; replaces what was kept."""
-        left = ((record, record.placement) for record in leaving if record.placement is not None)
-        self.changed.extend(self.ledger.keep_back(level, left, coming))
+    def keep_back(self, rank: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> None:
+        """What starts of the rank may not use of limits and domains that victims leave; replaces what was kept."""
+        self.changed.extend(self.ledger.keep_back(rank, leaving, coming))
 
     def free_cards(self, host: HostId) -> dict[CardKind, tuple[int, ...]]:
         """The indices of the host's healthy cards that carry no worker, rising, by kind."""

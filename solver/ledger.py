@@ -12,16 +12,15 @@ from ..model.host import MILLI
 from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job
 from ..model.placement import Placement, WorkerPlacement
-from ..model.snapshot import JobRecord, Snapshot
+from ..model.snapshot import Snapshot
 from ..model.topology import Layer
+from .ranks import Placed
 
 Key = tuple[TeamId, str]
 """A team with a limit, and a GPU type that the limit lists."""
 
 Place = tuple[str, Layer, str]
 """A label, a layer that some job of the snapshot names with it, and a domain of that layer."""
-
-Placed = tuple[JobRecord, Placement]
 
 
 class Ledger:
@@ -79,23 +78,23 @@ class Ledger:
                 moved.extend(self._members[layer, domain])
         return moved
 
-    def keep_back(self, level: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> list[HostId]:
-        """From now on starts of that level come: what they may not use of what victims leave is kept back.
+    def keep_back(self, rank: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> list[HostId]:
+        """From now on starts of that rank come: what they may not use of what victims leave is kept back.
 
-        It is for higher levels, less what the starts of these take (docs/rounds.md). Gives the hosts that this closes
+        It is for higher ranks, less what the starts of these take (docs/rounds.md). Gives the hosts that this closes
         or opens.
         """
         freed: dict[Key, Counter[int]] = defaultdict(Counter)
         used: dict[Key, Counter[int]] = defaultdict(Counter)
         before, self._shut = self._shut, set()
         for amounts, placed in ((freed, leaving), (used, coming)):
-            for record, placement in placed:
+            for at, record, placement in placed:
                 for worker in placement.workers if self._limits else ():
                     for key, milli in self._amounts(record.job, worker):
-                        amounts[key][record.level] += milli
-                if amounts is freed and record.level >= level:
+                        amounts[key][at] += milli
+                if amounts is freed and at >= rank:
                     self._shut |= self.places(record.job, placement)
-        self._kept = {key: _most_kept(level, by_level, used[key]) for key, by_level in freed.items()}
+        self._kept = {key: _most_kept(rank, by_bar, used[key]) for key, by_bar in freed.items()}
         return [host for _, layer, domain in before ^ self._shut for host in self._members[layer, domain]]
 
     def limits(self, job: Job, placement: Placement) -> set[Key]:
@@ -203,9 +202,9 @@ def _labels(job: Job) -> set[str]:
     return {rule.label for rule in job.anti_affinity}
 
 
-def _most_kept(level: int, freed: Mapping[int, int], used: Mapping[int, int]) -> int:
-    """The most, over all levels from that one up, that victims at or above it left and starts above it do not use."""
-    limits = {level, *(at for at in freed if at > level)}
+def _most_kept(rank: int, freed: Mapping[int, int], used: Mapping[int, int]) -> int:
+    """The most, for any rank from that one up, that victims with bars there or above left and higher starts leave."""
+    limits = {rank, *(at for at in freed if at > rank)}
     return max(
         0,
         *(

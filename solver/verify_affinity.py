@@ -21,7 +21,7 @@ Place = tuple[str, Layer, str]
 def affinity(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> Iterator[Violation]:
-    """No start comes into a domain where another job of its label is; a victim makes way for those that may evict it."""
+    """No start comes where another job of its label is; a victim makes way for those that may evict it."""
     yield from Labelled(snapshot, starts, {act.job for act in preemptions}).together()
 
 

@@ -20,7 +20,8 @@ from .books import Books
 from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
 from .empty_fleet import well
 from .placing import Placer
-from .withheld import TOP, holds
+from .ranks import Ranks, rank
+from .withheld import holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,14 @@ class Worlds:
         self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
     ) -> None:
         self.spent = 0
-        self.level = TOP
+        self.level = 3
         self._snapshot, self._policy, self._starts = snapshot, policy, starts
         gone = {act.job for act in preemptions}
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
         self._victims = {record.id for record in victims(snapshot, policy)}
+        self._ranks = Ranks(snapshot)
         self._placers: dict[tuple[World, int], Placer] = {}
         self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
@@ -81,7 +83,8 @@ class Worlds:
 
     def victims(self) -> list[JobRecord]:
         """Running jobs that gangs of the level may evict, and that this round lets run."""
-        return [record for record in self.lower() if record.id in self._victims]
+        at = rank(self.level, inside=False)
+        return [record for record in self.lower() if record.id in self._victims and self._ranks.bar(record) < at]
 
     def lower(self) -> list[JobRecord]:
         """Jobs of lower levels that hold capacity and keep it."""
@@ -89,7 +92,14 @@ class Worlds:
 
     def protected(self) -> list[JobRecord]:
         """Jobs of lower levels that gangs of the level may not evict now."""
-        return [record for record in self.lower() if record.id not in self._victims]
+        able = {record.id for record in self.victims()}
+        return [record for record in self.lower() if record.id not in able]
+
+    def covered(self, record: JobRecord) -> bool:
+        """Whether the running job is inside a guarantee that gangs of the level do not reach into."""
+        return self._ranks.bar(record) > 2 * record.level + 1 and self._ranks.bar(record) >= rank(
+            self.level, inside=False
+        )
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
         """The protected jobs that cannot stay where they are if the gang is placed there."""
@@ -116,7 +126,7 @@ class Worlds:
         """Levels that find the same in that world have the same number."""
         if world.no_victims or world.no_lower:
             return self.level
-        return min(self.level, 1 + max((record.level for record in self._leaving), default=-1))
+        return min(self.level, 1 + max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1))
 
     def placement(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> Placement | None:
         """Where the gang would be placed in that world, confined as it asks or as `within` says; None where nowhere."""
@@ -223,11 +233,11 @@ class Worlds:
 
     def _book(self, books: Books, world: World) -> None:
         """Books the starts, and what the victims left over that the level must not use."""
-        jobs = {record.id: record for record in self._snapshot.jobs}
-        coming = [] if world.no_starts else [(jobs[start.job], start.placement) for start in self._starts]
-        for record, placement in coming:
+        coming = self._ranks.coming(() if world.no_starts else self._starts, self._leaving)
+        for _, record, placement in coming:
             for worker in placement.workers:
                 books.take(record.job, worker)
-        for name, hold in holds(self.level, self._leaving, coming, books).items():
+        at, leaving = rank(self.level, inside=False), self._ranks.leaving(self._leaving)
+        for name, hold in holds(at, leaving, coming, books).items():
             hold.book(books.hosts[name], 1)
-        books.keep_back(self.level, self._leaving, coming)
+        books.keep_back(at, leaving, coming)
