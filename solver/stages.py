@@ -189,8 +189,9 @@ class _Search:
         """A value that every solution reaches, for a goal of which no solution is at hand."""
         total = 0
         for coefficient, variable in goal.terms:
-            low, high = int(variable.proto.domain[0]), int(variable.proto.domain[-1])
-            total += min(coefficient * low, coefficient * high)
+            # As a list: the solver's own sequence takes a negative index for one beside its end.
+            bounds = list(variable.proto.domain)
+            total += min(coefficient * bounds[0], coefficient * bounds[-1])
         return total
 
 

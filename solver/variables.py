@@ -123,7 +123,7 @@ class Variables:
         on_type = self._inside[gang.id] if slot.kind is None else self._inside_on.get((key, slot.kind.gpu_type))
         if on_type is None:
             return None
-        most = int(workers_here.proto.domain[-1])
+        most = list(workers_here.proto.domain)[-1]
         count = self.model.new_int_var(0, most, f"inside_{workers_here.name}")
         self.model.add(count <= most * on_type)
         self.model.add(count <= workers_here)

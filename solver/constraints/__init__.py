@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import affinity, capacity, eligibility, gang, guarantee, preemption, quota, topology
+from . import affinity, capacity, eligibility, gang, guarantee, preemption, quota, reserved, topology
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
@@ -14,4 +14,5 @@ FAMILIES = {
     RuleFamily.QUOTA: quota.add,
     RuleFamily.AFFINITY: affinity.add,
     RuleFamily.GUARANTEE: guarantee.add,
+    RuleFamily.RESERVED: reserved.add,
 }
