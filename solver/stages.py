@@ -92,11 +92,17 @@ class _Search:
     def solve(self, number: int, goal: Goal, upper: int, share_ms: int) -> StageResult:
         """Maximises one goal and freezes what it reached."""
         mark = self.incumbent.values[number]
+        if not goal.terms:
+            # Nothing that is decided changes it.
+            return StageResult(goal.constant, goal.constant, solved=True)
         if self.level_with_incumbent and mark == upper and self.outcome.solution is None:
             # The incumbent has all there is to have: nothing to search for.
             result = StageResult(mark, mark, solved=True)
         else:
             result = self._maximise(goal, upper, share_ms)
+        if self.outcome.solution is not None and _value(goal, self.outcome.solution) < result.value:
+            # The incumbent attains more than the last search found: that solution gives up a goal now frozen.
+            self.outcome.solution = None
         self.model.add(expression(goal) >= result.value - goal.constant)
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
         return result
