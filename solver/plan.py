@@ -28,7 +28,7 @@ def assemble(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
     """The plan of these starts and victims: who waits for whom, for whom each victim leaves, and what that costs."""
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
-    ties = Ties(snapshot, leaving)
+    ties = Ties(snapshot, policy, leaving)
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
     tied = []
     beneficiaries: dict[JobId, list[JobId]] = defaultdict(list)

@@ -12,8 +12,9 @@ from .goals import victim_cost
 from .plan import Plan, assemble
 from .rights import rights_of
 from .verify_affinity import Labelled
-from .verify_preemption import broken, rooms_left
 from .verify_quota import Holdings
+from .verify_reserved import Pooled
+from .verify_rooms import broken, rooms_left
 
 
 def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
@@ -22,10 +23,11 @@ def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     rooms = rooms_left(snapshot, starts, chosen)
     holdings, labelled = Holdings(snapshot, starts, chosen), Labelled(snapshot, starts, chosen)
+    pooled = Pooled(snapshot, policy, starts, chosen)
     for record in sorted(
         leaving, key=lambda r: (-r.level, r.id not in inside, -victim_cost(r, snapshot, policy), r.id)
     ):
-        if holdings.forbids(record) or labelled.forbids(record):
+        if holdings.forbids(record) or labelled.forbids(record) or pooled.forbids(record):
             continue
         hosts = record.placement.hosts if record.placement else ()
         back = {name: rooms[name].keeping(record.id) for name in hosts if name in rooms}
@@ -33,5 +35,6 @@ def reprieve(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
             rooms.update(back)
             holdings.put_back(record)
             labelled.put_back(record)
+            pooled.put_back(record)
             chosen.remove(record.id)
     return assemble(snapshot, policy, starts, chosen)

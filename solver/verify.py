@@ -24,6 +24,7 @@ from .verify_guarantee import guarantee
 from .verify_hosts import capacity, eligibility
 from .verify_preemption import preemption
 from .verify_quota import quota
+from .verify_reserved import reserved
 from .violation import Violation
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "guarantee",
     "preemption",
     "quota",
+    "reserved",
     "topology",
     "unsupported",
     "verify",
@@ -202,5 +204,5 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
 FAMILIES = (gang, eligibility, topology, guarantee)
 """The rules about starts alone."""
 
-JOINT_FAMILIES = (capacity, preemption, quota, affinity)
+JOINT_FAMILIES = (capacity, preemption, quota, reserved, affinity)
 """The rules about starts and preemptions together."""

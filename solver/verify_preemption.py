@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..model.decision import Preemption, RuleFamily, Start
-from ..model.host import MILLI, Gpu, Host
+from ..model.host import MILLI
 from ..model.ids import HostId, JobId
 from ..model.job_state import JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import card_memory, loss, victims
+from .demand import loss, victims
 from .order import value_milli
-from .rights import Runner, Starter, never
+from .rights import never
 from .verify_affinity import Labelled
-from .verify_hosts import Part, host_within, parts_by_host
 from .verify_quota import Holdings
-from .verify_rights import Sides, unserved
+from .verify_reserved import Pooled
+from .verify_rights import Sides
+from .verify_rooms import Room, broken, rooms_left, withheld
 from .violation import Violation
 
 
@@ -29,11 +28,11 @@ def preemption(
 ) -> Iterator[Violation]:
     """Only legal victims leave, each for the starts that need it; what they free goes to those that may evict them."""
     yield from _victims(snapshot, policy, preemptions)
-    yield from _ties(snapshot, starts, preemptions)
+    yield from _ties(snapshot, policy, starts, preemptions)
     rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
     for room in rooms.values():
-        yield from _withheld(room)
-    yield from _needless(snapshot, starts, preemptions, rooms)
+        yield from withheld(room)
+    yield from _needless(snapshot, policy, starts, preemptions, rooms)
 
 
 def _victims(snapshot: Snapshot, policy: Policy, preemptions: Sequence[Preemption]) -> Iterator[Violation]:
@@ -76,17 +75,21 @@ def _standing(record: JobRecord, now_s: int, policy: Policy) -> str:
     return f"no job waits that may evict it at its level {record.level}"
 
 
-def _ties(snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption]) -> Iterator[Violation]:
+def _ties(
+    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption]
+) -> Iterator[Violation]:
     """A start waits for the victims in its way that it may evict, and a victim leaves for exactly these starts."""
     records = {record.id: record for record in snapshot.jobs}
     told = {act.job: act.beneficiaries for act in reversed(preemptions)}
     holdings, labelled, sides = Holdings(snapshot, (), ()), Labelled(snapshot, (), ()), Sides(snapshot, starts)
+    pooled = Pooled(snapshot, policy)
 
     def place(record: JobRecord, placement: Placement) -> set[object]:
         return {
             *placement.hosts,
             *holdings.held(record.job, placement),
             *labelled.places(record, placement),
+            *(("pool", *pool) for pool in pooled.held(record, placement)),
         }
 
     coming: dict[object, set[JobId]] = defaultdict(set)
@@ -123,136 +126,25 @@ def _in_order(snapshot: Snapshot, jobs: Collection[JobId]) -> tuple[JobId, ...]:
     return tuple(record.id for record in snapshot.jobs if record.id in jobs) if jobs else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """One host that victims leave: what stays there, what leaves, what comes, and who may evict whom."""
-
-    sides: Sides
-    host: Host
-    staying: tuple[Part, ...]
-    leaving: tuple[Part, ...]
-    coming: tuple[Part, ...]
-
-    def keeping(self, victim: JobId) -> Room:
-        """The host with that victim back where it was."""
-        back = tuple(part for part in self.leaving if part.record.id == victim)
-        others = tuple(part for part in self.leaving if part.record.id != victim)
-        return Room(self.sides, self.host, self.staying + back, others, self.coming)
-
-
-def rooms_left(snapshot: Snapshot, starts: Sequence[Start], stopped: Collection[JobId]) -> dict[HostId, Room]:
-    """Every host that one of the stopped jobs leaves."""
-    records = {record.id: record for record in snapshot.jobs}
-    sides = Sides(snapshot, starts)
-    names = {name for r in snapshot.jobs if r.id in stopped and r.placement for name in r.placement.hosts}
-    staying = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id not in stopped), names)
-    leaving = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id in stopped), names)
-    coming = parts_by_host(((records[s.job], s.placement) for s in starts if s.job in records), names)
-    return {
-        host.id: Room(sides, host, tuple(staying[host.id]), tuple(leaving[host.id]), tuple(coming[host.id]))
-        for host in snapshot.hosts
-        if host.id in names
-    }
-
-
-def _withheld(room: Room) -> Iterator[Violation]:
-    """Starts use what is free, and what victims free that they may evict; never what others free."""
-    limits = (room.host.cpu_milli, room.host.memory_mib, room.host.network_mbps)
-    units = (("CPU", "milli-cores"), ("memory", "MiB"), ("network", "Mbit/s"))
-    for number, (limit, (what, unit)) in enumerate(zip(limits, units, strict=True)):
-        over = _beyond(room, limit, partial(_amount, number))
-        if over > 0:
-            text = f"on host {room.host.id} starts use {over} {unit} of {what} too much: {_others(room)}"
-            yield _fault(room.host.id, over, unit, text)
-    for index in sorted({index for part in room.coming for index in part.gpus}):
-        gpu = room.host.gpu(index)
-        if gpu is not None and any(index in part.gpus for part in room.leaving):
-            yield from _card_withheld(room, gpu)
-
-
-def _beyond(room: Room, limit: int, amount: Callable[[Part], int]) -> int:
-    """What starts use of an amount beyond what is free or left for them; 0 where they may use all that is left."""
-    if not _others(room):
-        return 0
-    held = sum(amount(part) for part in (*room.staying, *room.leaving))
-    freed: Counter[Runner] = Counter()
-    asked: Counter[Starter] = Counter()
-    for part in room.leaving:
-        freed[room.sides.runner(part.record)] += amount(part)
-    for part in room.coming:
-        asked[room.sides.starter(part.record)] += amount(part)
-    return unserved(limit - held, freed, asked)
-
-
-def _others(room: Room) -> str:
-    """Whose leaving is not for one of the starts, in words; "" where all of it is for all."""
-    for part in room.coming:
-        for other in room.leaving:
-            if not room.sides.may(part.record, other.record):
-                return (
-                    f"what job {other.record.id} of level {other.record.level} frees is not for job {part.record.id} "
-                    f"of level {part.record.level}"
-                )
-    return ""
-
-
-def _amount(number: int, part: Part) -> int:
-    return (part.request.cpu_milli, part.request.memory_mib, part.request.network_mbps)[number]
-
-
-def _card_withheld(room: Room, gpu: Gpu) -> Iterator[Violation]:
-    where, subject = f"GPU {gpu.index} of {room.host.id}", f"{room.host.id}/{gpu.index}"
-    leaving = tuple(part for part in room.leaving if gpu.index in part.gpus)
-    teams = {part.record.job.team for part in leaving}
-    beside: list[Part] = []
-    for part in (part for part in room.coming if gpu.index in part.gpus):
-        if part.request.fractional and teams == {part.record.job.team}:
-            beside.append(part)
-            continue
-        kept = room.sides.barred(part.record, [other.record for other in leaving])
-        if kept:
-            text = (
-                f"{where} goes to job {part.record.id} of level {part.record.level}, which may not evict job "
-                f"{kept[0].id} of level {kept[0].level} from it"
-            )
-            yield _fault(subject, len(kept), "victims", text)
-    card = replace(
-        room,
-        staying=tuple(part for part in room.staying if gpu.index in part.gpus),
-        leaving=leaving,
-        coming=tuple(beside),
-    )
-    for unit, number, limit in (("milli-GPU", 0, MILLI), ("MiB", 1, gpu.memory_mib)):
-        over = _beyond(card, limit, partial(_on_card, gpu, number))
-        if over > 0:
-            text = f"fractions use {over} {unit} too much of {where}: {_others(card)}"
-            yield _fault(subject, over, unit, text)
-
-
-def _on_card(gpu: Gpu, number: int, part: Part) -> int:
-    milli = part.request.gpu_milli if part.request.fractional else MILLI
-    return (milli, card_memory(part.request, gpu.memory_mib))[number]
-
-
 def _needless(
-    snapshot: Snapshot, starts: Sequence[Start], preemptions: Sequence[Preemption], rooms: Mapping[HostId, Room]
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption],
+    rooms: Mapping[HostId, Room],
 ) -> Iterator[Violation]:
-    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, or of a label."""
+    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, of a pool, or of a label."""
     stopped = {act.job for act in preemptions}
     holdings, labelled = Holdings(snapshot, starts, stopped), Labelled(snapshot, starts, stopped)
+    pooled = Pooled(snapshot, policy, starts, stopped)
     for record in snapshot.jobs:
         if record.id not in stopped or record.placement is None:
             continue
         held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        needed = holdings.forbids(record) or labelled.forbids(record) or any(broken(room) for room in held)
-        if not needed:
+        needed = holdings.forbids(record) or labelled.forbids(record) or pooled.forbids(record)
+        if not needed and not any(broken(room) for room in held):
             text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
             yield _fault(record.id, 1, "needless", text)
-
-
-def broken(room: Room) -> bool:
-    """Whether what comes does not fit there, or uses what is not for it."""
-    return any(host_within(room.host, room.staying, room.coming)) or any(_withheld(room))
 
 
 def _fault(subject: str, amount: int, unit: str, message: str) -> Violation:
