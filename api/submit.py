@@ -36,7 +36,9 @@ def submit_job(ctx: Context, job: Job, client_key: str | None) -> schemas.Submit
     done = ctx.store.submit(job, now_s=now_s, client_key=client_key)
     if done.created:
         ctx.forecasts.refresh()
-    return schemas.SubmitAnswer(job=done.job, created=done.created, warnings=list(admission.warnings))
+    record = ctx.store.job(done.job)
+    money = (f"it is accepted as {record.message}",) if record.demoted else ()
+    return schemas.SubmitAnswer(job=done.job, created=done.created, warnings=[*admission.warnings, *money])
 
 
 def _queued_before(ctx: Context, job: Job) -> bool:

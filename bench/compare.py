@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .metrics import LARGE_GPUS, LEVEL_WEIGHTS, measured, percentile, waited_s, weighted_wait
-from .run import Run
+from .metrics import LARGE_GPUS, LEVEL_WEIGHTS, measured, percentile, queued_s, waited_s, weighted_wait
+from .run import Outcome, Run
 
 RESAMPLES = 2_000
 BLOCKS = 20
@@ -30,10 +30,15 @@ class Comparison:
     over: str
 
 
+Time = Callable[[Outcome, Run], int]
+"""A time of one job, in seconds."""
+
+
 def compare(ours: Sequence[Run], theirs: Sequence[Run]) -> list[Comparison]:
-    """Mean, level-weighted and p90 wait, and p90 wait of large gangs; runs are paired by their position."""
+    """Waits: mean, re-queueing included, level-weighted, p90, p90 of large gangs; runs are paired by their position."""
     found = [
         _paired("mean wait", ours, theirs, _mean_wait),
+        _paired("mean wait, re-queueing included", ours, theirs, _mean_queued, time=queued_s),
         _paired("level-weighted wait", ours, theirs, weighted_wait, weights=True),
         _paired("p90 wait", ours, theirs, lambda run: _p90(run, 0)),
     ]
@@ -51,6 +56,11 @@ def _mean_wait(run: Run) -> float:
     return sum(waited_s(job, run) for job in jobs) / max(1, len(jobs))
 
 
+def _mean_queued(run: Run) -> float:
+    jobs = measured(run)
+    return sum(queued_s(job, run) for job in jobs) / max(1, len(jobs))
+
+
 def _p90(run: Run, least_gpus: int) -> float:
     waits = sorted(waited_s(job, run) for job in measured(run) if job.gpu_milli >= least_gpus * 1000)
     return percentile(waits, 0.9) if waits else 0.0
@@ -64,6 +74,7 @@ def _paired(
     *,
     weights: bool = False,
     least: int = 0,
+    time: Time = waited_s,
 ) -> Comparison:
     a, b = [value(run) for run in ours], [value(run) for run in theirs]
     mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
@@ -72,7 +83,7 @@ def _paired(
         over = f"{len(a)} seeds"
     else:
         tail = "p90" in name
-        draws = _over_blocks(ours[0], theirs[0], weights=weights, least=least, tail=tail)
+        draws = _over_blocks(ours[0], theirs[0], time, weights=weights, least=least, tail=tail)
         over = f"{BLOCKS} blocks of jobs, one seed"
     low, high = (percentile(draws, 0.025), percentile(draws, 0.975)) if draws else (None, None)
     return Comparison(
@@ -102,10 +113,10 @@ def _over_seeds(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     return sorted(found)
 
 
-def _over_blocks(ours: Run, theirs: Run, *, weights: bool, least: int, tail: bool) -> list[float]:
+def _over_blocks(ours: Run, theirs: Run, time: Time, *, weights: bool, least: int, tail: bool) -> list[float]:
     """As over seeds, with blocks of consecutive jobs: neighbours wait for the same reasons, so they stay together."""
     pairs = [
-        (waited_s(a, ours), waited_s(b, theirs), LEVEL_WEIGHTS[a.level] if weights else 1)
+        (time(a, ours), time(b, theirs), LEVEL_WEIGHTS[a.level] if weights else 1)
         for a, b in zip(measured(ours), measured(theirs), strict=True)
         if a.gpu_milli >= least * 1000
     ]

@@ -94,7 +94,10 @@ def _run(
             tell(f"{name}, seed {seed}", ended / total - done)
             done = ended / total
 
-    run = simulate(workload, name, scheduler(name, workload), policy, replace(options, seed=seed), progress)
+    # The forecast is the service's, and says nothing about what another scheduler will do.
+    forecast_s = options.forecast_s if name == PHALANX else None
+    chosen = replace(options, seed=seed, forecast_s=forecast_s)
+    run = simulate(workload, name, scheduler(name, workload), policy, chosen, progress)
     if tell is not None:
         tell(f"{name}, seed {seed}", 1.0 - done)
     return run

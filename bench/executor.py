@@ -19,8 +19,10 @@ from ..model.host import Host, HostState
 from ..model.ids import HostId, JobId
 from ..model.intent import Intent, RankExit, Want
 from ..model.job import Job
+from .evictions import Evictions
 from .heap import End, Heap, Key, Release, Up
 from .shard_cache import ShardCaches
+from .split import Split
 from .timing import Attempt, Losses, Timing
 from .workload import Workload
 
@@ -28,12 +30,14 @@ from .workload import Workload
 class SimulatedExecutor:
     """Carries out intents and tells events; draws depend on (seed, job, attempt) alone, so that schedulers compare."""
 
-    def __init__(self, workload: Workload, heap: Heap, seed: int, timing: Timing) -> None:
+    def __init__(self, workload: Workload, heap: Heap, seed: int, timing: Timing, evictions: Evictions) -> None:
         self.workload, self.heap, self.seed, self.timing = workload, heap, seed, timing
         self.losses = Losses()
+        self._evictions = evictions
         self.attempts: dict[Key, Attempt] = {}
         self._hosts: dict[HostId, Host] = {host.id: host for host in workload.hosts}
         self._work = {each.job.id: each.work_s for each in workload.jobs}
+        self._split = Split(workload)
         self._done: dict[JobId, int] = {}
         self._dead: set[HostId] = set()
         self._caches = ShardCaches(timing.cache_mib)
@@ -70,6 +74,9 @@ class SimulatedExecutor:
         attempt.running_s = now_s
         reports = self._fetch(attempt, now_s)
         attempt.setup_s += self._restart_s(attempt)
+        eviction = self._evictions.before(job)
+        if eviction is not None:
+            eviction.restart_gpu_s += (now_s - attempt.launched_s + attempt.setup_s) * attempt.gpus
         left_s = self._work[job] - self._done.get(job, 0)
         runs_s = attempt.setup_s + -(-left_s * 1000 // attempt.speed_milli)
         attempt.ends_s = now_s + runs_s
@@ -90,6 +97,9 @@ class SimulatedExecutor:
         attempt = self.attempts.pop(key, None)
         if attempt is None:
             return ()
+        eviction = self._evictions.of(key)
+        if eviction is not None and attempt.warned_s is not None:
+            eviction.handover_gpu_s += (now_s - attempt.warned_s) * attempt.gpus
         job, number = key
         return (GangReleased(id=f"{job}/{number}/released", at_s=now_s, job=job, attempt=number),)
 
@@ -124,7 +134,8 @@ class SimulatedExecutor:
             intent=intent,
             rank_count=len(intent.placement.workers),
             fails=fails,
-            speed_milli=self._speed(intent),
+            launched_s=now_s,
+            speed_milli=max(1, self._speed(intent) * self._split.milli(intent) // 1000),
             saved_s=self._done.get(job.id, 0),
         )
         self.attempts[attempt.key] = attempt
@@ -167,14 +178,17 @@ class SimulatedExecutor:
         """The warning: the gang saves if its grace suffices, and exits."""
         policy = attempt.intent.job.checkpoint
         wanted_s = policy.write_s if policy else self.timing.stop_s
+        attempt.warned_s = now_s
         attempt.leaves_s = now_s + min(wanted_s, attempt.intent.grace_s)
         attempt.generation += 1
         self.heap.push(attempt.leaves_s, End(attempt.key, attempt.generation))
 
     def _account(self, attempt: Attempt, now_s: int, *, everything: bool, saves: bool = True) -> None:
         """Splits the attempt's time into work that counts, work that is lost, and setting up."""
-        job, gpus = attempt.intent.job, attempt.intent.job.gpu_milli / 1000
-        ran_s = 0 if attempt.running_s is None else now_s - attempt.running_s
+        job, gpus = attempt.intent.job, attempt.gpus
+        # From the warning on it saves and leaves, which is no work.
+        until_s = now_s if attempt.warned_s is None else attempt.warned_s
+        ran_s = 0 if attempt.running_s is None else max(0, until_s - attempt.running_s)
         setup_s = min(ran_s, attempt.setup_s)
         worked_s = ran_s - setup_s
         kept_s = worked_s if everything else self._kept_s(job, worked_s, attempt.intent.grace_s, saves)
@@ -182,6 +196,9 @@ class SimulatedExecutor:
         self.losses.setup_gpu_s += setup_s * gpus
         self.losses.lost_gpu_s += (worked_s - kept_s) * gpus
         self.losses.useful_gpu_s += kept_s * gpus
+        eviction = self._evictions.of(attempt.key)
+        if eviction is not None:
+            eviction.lost_gpu_s += (worked_s - kept_s) * gpus
         self._done[job.id] = min(self._work[job.id], attempt.saved_s + kept_s * attempt.speed_milli // 1000)
 
     @staticmethod

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 
-from ..model.host import Gpu, Host
+from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId, SiteId, TeamId
 from ..model.job import GpuTypeChoice, Job, Preemptible, Role, WorkerRequest
-from ..model.team import Team
+from ..model.team import GpuQuota, Team
 from ..model.topology import Site, TopologyPath
 from .overlay import DAY, HOUR, Overlay, laid_over
 from .workload import SimJob, Workload
@@ -60,21 +61,21 @@ BUSY = 1.2
 ANY_TYPE_MILLI = 850
 
 
-def founding(seed: int, *, fed: bool = False, days: float = DAYS) -> Workload:
+def founding(seed: int, *, fed: bool = False, guaranteed: bool = False, days: float = DAYS) -> Workload:
     """The scenario for one seed: another sample of jobs, the same fleet; `fed` shortens the work by the dataplane.
 
-    The frozen figures are those of all `DAYS`.
+    `guaranteed` guarantees each team the GPUs that it owned. The frozen figures are those of all `DAYS`.
     """
     owners = {HostId(name): TeamId(team) for name, _, _, _, team in FLEET}
     jobs = sorted((job for demand in DEMANDS for job in _jobs(demand, seed, days)), key=lambda each: each.submit_s)
     if fed:
         jobs = [replace(each, work_s=max(60, each.work_s * FED_MILLI // 1000)) for each in jobs]
     plain = Workload(
-        name="founding, fed" if fed else "founding",
+        name="founding" + ", fed" * fed + ", guaranteed" * guaranteed,
         hosts=tuple(_host(*row[:4]) for row in FLEET),
         jobs=tuple(jobs),
         sites=tuple(Site(id=SiteId(site)) for site in ("north", "south", "lab")),
-        teams=tuple(Team(id=TeamId(demand.team), weight=_gpus(demand.team)) for demand in DEMANDS),
+        teams=tuple(_team(demand.team, guaranteed) for demand in DEMANDS),
         owners=owners,
         synthetic=(f"the whole scenario: made up, calibrated on the fleet partitioned by team, frozen on {FROZEN}",),
     )
@@ -89,6 +90,14 @@ def _host(name: str, site: str, kind: str, cards: int) -> Host:
         cpu_milli=cards * 16_000,
         memory_mib=cards * 128 * 1024,
     )
+
+
+def _team(name: str, guaranteed: bool) -> Team:
+    owned: Counter[str] = Counter()
+    for _, _, kind, cards, owner in FLEET:
+        owned[kind] += cards if owner == name else 0
+    quotas = tuple(GpuQuota(gpu_type=kind, gpu_milli=MILLI * cards) for kind, cards in owned.items() if cards)
+    return Team(id=TeamId(name), weight=_gpus(name), guarantee=quotas if guaranteed else ())
 
 
 def _gpus(team: str) -> int:

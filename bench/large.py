@@ -1,8 +1,8 @@
 """Large fleets and queues for timings, with every rule in use; a seed gives the same world every time.
 
-Hosts of 8 cards in racks of 8, four racks to a zone, three sites, three GPU types; a few hosts out of service, spare or
-near a maintenance window. Jobs from a share of a card to 64 GPUs, with CPU and memory of their own, four tiers, limits on
-some teams, labels, tensor groups, racks required.
+Hosts of 8 cards in racks of 8, four racks to a zone, three sites, three GPU types; a few hosts out of service, spare
+or near a maintenance window. Jobs from a share of a card to 64 GPUs, with CPU and memory of their own, four tiers,
+limits on some teams, labels, tensor groups, racks required.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..model.host import MILLI
+from .foresight import Slips
+from .preemption import Forecasts, Preempted, forecasts, guarantee_met, preempted
 from .run import Outcome, Run, Sample
 
 LEVEL_WEIGHTS = {3: 8, 2: 4, 1: 2, 0: 1}
@@ -35,9 +37,11 @@ class Metrics:
     waiting. `goodput` is allocation times the share of held GPU-seconds that was work and counted. `stranded_gpus` and
     `standard_gangs` are means while jobs waited. `fairness` is Jain's index over teams of GPU-seconds got in the window
     / GPU-seconds that would have been held without any waiting. `unstarted` jobs never started (0 in a complete run).
+    `queued` is all time in the queue: `wait` and what came after evictions and other restarts.
     """
 
     wait: Spread
+    queued: Spread
     weighted_wait: float
     wait_by_tier: dict[str, Spread]
     wait_by_size: dict[str, Spread]
@@ -49,8 +53,14 @@ class Metrics:
     waiting_share: float
     goodput: float
     useful_share: float
+    held_gpu_h: float
     setup_gpu_h: float
     lost_gpu_h: float
+    preempted: Preempted
+    forecast_new: Forecasts
+    forecast_later: Forecasts
+    slips: Slips
+    guarantee_met: float | None
     stranded_gpus: float
     standard_gangs: float
     fairness: float
@@ -87,6 +97,11 @@ def waited_s(outcome: Outcome, run: Run) -> int:
     return outcome.wait_s if outcome.wait_s is not None else max(0, run.end_s - outcome.submit_s)
 
 
+def queued_s(outcome: Outcome, run: Run) -> int:
+    """All time that the job spent in the queue, after evictions and other restarts too."""
+    return max(outcome.queued_s, waited_s(outcome, run))
+
+
 def measured(run: Run) -> list[Outcome]:
     """The jobs that count: those with GPUs that were not carried in."""
     return [outcome for outcome in run.outcomes if outcome.measured and outcome.gpu_milli]
@@ -103,12 +118,14 @@ def measure(run: Run) -> Metrics:
     """All numbers of a run."""
     jobs = measured(run)
     held, capacity, waiting_held, waiting_capacity, waiting_s = _integrals(run)
-    useful = run.useful_gpu_s / max(1e-9, sum(outcome.held_gpu_s for outcome in run.outcomes))
+    all_held = sum(outcome.held_gpu_s for outcome in run.outcomes)
+    useful = run.useful_gpu_s / max(1e-9, all_held)
     goals = max(1, run.rounds.proven + run.rounds.within + run.rounds.open)
     seconds = sorted(run.rounds.seconds) or [0.0]
     allocation = held / max(1, capacity)
     return Metrics(
         wait=spread(waited_s(job, run) for job in jobs),
+        queued=spread(queued_s(job, run) for job in jobs),
         weighted_wait=weighted_wait(run),
         wait_by_tier=_grouped(run, jobs, tier_of),
         wait_by_size=_grouped(run, jobs, size_of),
@@ -120,8 +137,14 @@ def measure(run: Run) -> Metrics:
         waiting_share=waiting_s / max(1, run.window_s),
         goodput=allocation * useful,
         useful_share=useful,
+        held_gpu_h=all_held / 3600,
         setup_gpu_h=run.setup_gpu_s / 3600,
         lost_gpu_h=run.lost_gpu_s / 3600,
+        preempted=preempted(run),
+        forecast_new=forecasts(run, new=True),
+        forecast_later=forecasts(run, new=False),
+        slips=run.slips,
+        guarantee_met=guarantee_met(run),
         stranded_gpus=_while_waiting(run, lambda sample: (sample.capacity_milli - sample.held_milli) / MILLI),
         standard_gangs=_while_waiting(run, lambda sample: sample.gangs),
         fairness=_fairness(run),

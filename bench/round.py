@@ -1,4 +1,4 @@
-"""`phalanx-bench round`: how long rounds on saved snapshots take, and how good their decisions are proven to be."""
+"""`phalanx-bench round`: how long rounds take, on saved snapshots or large made-up fleets, and how good they prove."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 
 from ..api.cli.files import read_document, read_policy
 from ..api.cli.options import FILE, json_option, print_json
-from ..api.cli.tables import amount, console, table
 from ..model.decision import Decision
 from ..model.host import MILLI
 from ..model.job_state import JobState
@@ -20,6 +19,8 @@ from ..model.snapshot import Snapshot
 from ..solver.solve import solve
 from ..solver.verify import verify
 from .machine import machine_facts
+from .round_tables import show_rounds, show_rows
+from .rows import ROWS, measure_row
 
 
 @click.group()
@@ -28,23 +29,51 @@ def bench() -> None:
 
 
 @bench.command("round")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
+@click.argument("files", metavar="[FILE...]", nargs=-1, type=FILE)
 @click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON.")
 @click.option("--repeat", type=click.IntRange(1, 1_000), default=3, show_default=True, help="Times each is solved.")
+@click.option(
+    "--row", "rows", multiple=True, type=click.Choice(tuple(ROWS)), help="A made-up fleet of that many hosts."
+)
+@click.option("--rounds", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Rounds a seed of a row.")
+@click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True, help="Seeds of a row.")
 @json_option
-def round_command(files: tuple[Path, ...], policy_file: Path | None, repeat: int, as_json: bool) -> int:
+def round_command(
+    files: tuple[Path, ...],
+    policy_file: Path | None,
+    repeat: int,
+    rows: tuple[str, ...],
+    rounds: int,
+    seeds: tuple[int, ...],
+    as_json: bool,
+) -> int:
     """Solves and verifies each snapshot several times: wall time, goals with bound and status, violations.
 
+    With --row: whole rounds over a store, stage by stage, as a made-up fleet goes on from minute to minute.
     Exit code 1 if a decision broke a rule, or two runs over the same snapshot decided differently.
     """
+    if bool(files) == bool(rows):
+        raise click.UsageError("name snapshots, or rows with --row; one of both")
     policy = read_policy(policy_file)
+    if rows:
+        return _rows(rows, seeds, rounds, policy, as_json)
     measured = [measure(str(path), read_document(path, Snapshot), policy, repeat) for path in files]
     facts = machine_facts()
     if as_json:
         print_json({"machine": facts, "rounds": measured})
     else:
-        _show(facts, measured)
+        show_rounds(facts, measured)
     return int(any(each["violations"] or not each["deterministic"] for each in measured))
+
+
+def _rows(rows: tuple[str, ...], seeds: tuple[int, ...], rounds: int, policy: Policy, as_json: bool) -> int:
+    measured = [measure_row(name, seeds, rounds, policy, lambda text: click.echo(text, err=True)) for name in rows]
+    facts = machine_facts()
+    if as_json:
+        print_json({"machine": facts, "rows": measured})
+    else:
+        show_rows(facts, measured)
+    return int(any(each["violations"] for each in measured))
 
 
 def measure(name: str, snapshot: Snapshot, policy: Policy, repeat: int) -> dict[str, Any]:
@@ -99,33 +128,3 @@ def _quality(decision: Decision) -> dict[str, Any]:
             for g in decision.goals
         ],
     }
-
-
-def _show(facts: dict[str, Any], measured: list[dict[str, Any]]) -> None:
-    out = console()
-    out.print(", ".join(f"{name} {value}" for name, value in facts.items()), markup=False)
-    columns = ("snapshot", "hosts", "GPUs", "queued", "solve s", "verify s", "stage", "start", "wait", "broken rules")
-    rows = [
-        (
-            *(Path(each["snapshot"]).name, str(each["hosts"]), str(each["gpus"]), str(each["queued"])),
-            *(f"{each['solve_s']['median']:.3f}", f"{each['verify_s']['median']:.3f}"),
-            each["stage"] + (f" ({each['stopped']})" if each["stopped"] else ""),
-            *(str(each["starts"]), str(each["waiting"]), str(each["violations"])),
-        )
-        for each in measured
-    ]
-    out.print(table("", columns, rows, right=columns[1:6] + columns[7:]))
-    goals = [
-        (
-            Path(each["snapshot"]).name,
-            goal["name"],
-            *(amount(goal[key], goal["unit"]) for key in ("value", "bound")),
-            goal["status"],
-        )
-        for each in measured
-        for goal in each["goals"]
-    ]
-    out.print(table("Goals", ("snapshot", "goal", "value", "bound", "status"), goals, right=("value", "bound")))
-    for each in measured:
-        if not each["deterministic"]:
-            out.print(f"{each['snapshot']}: two runs decided differently", style="bold red", markup=False)

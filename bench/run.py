@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from ..model.ids import HostId, JobId, TeamId
 from ..model.job_state import JobState
+from .evictions import Eviction
+from .foresight import Slips, Told
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Run:
     """One scheduler on one workload with one seed.
 
     `events` are happenings of the simulation, `wall_s` what it took to simulate. `window_s` is the last submission.
+    `guaranteed_milli` is what each team is guaranteed, all GPU types together.
     """
 
     scheduler: str
@@ -104,3 +107,7 @@ class Run:
     setup_gpu_s: float
     lost_gpu_s: float
     useful_gpu_s: float
+    evictions: list[Eviction] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    slips: Slips = field(default_factory=Slips)
+    guaranteed_milli: dict[TeamId, int] = field(default_factory=dict)

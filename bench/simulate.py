@@ -21,7 +21,8 @@ from .html_report import html_report
 from .machine import machine_facts
 from .overlay import Overlay
 from .simulator import Options
-from .tables import Table, comparisons, engine, summary, waits_by
+from .split import with_split_cost
+from .tables import Table, comparisons, engine, preemption, promises, summary, waits_by
 from .traces import NAMED, Choice, from_files, named
 from .workload import Workload, runnable
 
@@ -49,9 +50,14 @@ MOST_TEAMS = 8
 @click.option("--hosts", type=click.IntRange(1), help="A smaller fleet of the same mix.")
 @click.option("--load", type=click.FloatRange(0.01), default=1.0, help="How many times as fast jobs arrive.")
 @click.option("--types", type=click.Choice(["trace", "gavel"]), default="trace", help="GPU types and speeds.")
+@click.option("--split", is_flag=True, help="Gangs run slower in several racks, by Gavel's measurements (docs).")
 @click.option("--fed", is_flag=True, help="founding: the dataplane feeds the jobs, work takes half its time.")
+@click.option("--guaranteed", is_flag=True, help="founding: each team is guaranteed the GPUs that it owned.")
 @click.option("--plain", is_flag=True, help="Without the synthetic overlay: no tiers, limits, checkpoints, failures.")
 @click.option("--interval", type=click.IntRange(1), default=60, show_default=True, help="Seconds between rounds.")
+@click.option(
+    "--forecast-every", type=click.FloatRange(0.01), help="Hours between forecasts of the queue, judged later."
+)
 @click.option(
     "--budget-ms", type=click.IntRange(0), help="The solver's deterministic time a round; 200 without policy."
 )
@@ -64,6 +70,7 @@ def simulate_command(
     against: str,
     seeds: int,
     interval: int,
+    forecast_every: float | None,
     budget_ms: int | None,
     workers: int,
     html_file: Path | None,
@@ -77,7 +84,8 @@ def simulate_command(
     policy = policy_of(policy_file, budget_ms)
     names = list(dict.fromkeys((PHALANX, *(name.strip() for name in against.split(",") if name.strip()))))
     workloads = [(seed, runnable(_workload(trace, seed, chosen), policy)) for seed in range(1, seeds + 1)]
-    contest = hold(workloads, names, policy, Options(interval_s=interval), workers=workers, quiet=as_json)
+    options = Options(interval_s=interval, forecast_s=None if forecast_every is None else round(3600 * forecast_every))
+    contest = hold(workloads, names, policy, options, workers=workers, quiet=as_json)
     compared = [each for name in names[1:] for each in compare(contest.runs[PHALANX], contest.runs[name])]
     tables = tables_of(contest, compared, workloads[0][1], interval, policy)
     if html_file is not None:
@@ -106,6 +114,7 @@ def tables_of(
     found = [replace(main, notes=(*main.notes, *left, budget))]
     if compared:
         found.append(comparisons(compared))
+    found.extend(each for each in (preemption(contest.metrics), promises(contest.metrics)) if each is not None)
     found.append(waits_by("Waits by tier", "wait_by_tier", contest.metrics))
     found.append(waits_by("Waits by GPUs of the job", "wait_by_size", contest.metrics))
     if 1 < len(workload.teams) <= MOST_TEAMS:
@@ -136,7 +145,7 @@ def policy_of(policy_file: Path | None, budget_ms: int | None) -> Policy:
 
 def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
     if trace == "founding":
-        return founding(seed, fed=chosen["fed"], days=chosen["days"] or DAYS)
+        return founding(seed, fed=chosen["fed"], guaranteed=chosen["guaranteed"], days=chosen["days"] or DAYS)
     choice = Choice(
         days=chosen["days"],
         from_day=chosen["from_day"],
@@ -152,7 +161,8 @@ def _workload(trace: str, seed: int, chosen: dict[str, Any]) -> Workload:
         raise InvalidInput("--trace", f"{trace!r} is no known trace, and no --hosts-file is given", expected)
     else:
         found = from_files(Path(trace).name, Path(trace), chosen["hosts_file"], choice)
-    return mixed_types(found, chosen["folder"], seed) if chosen["types"] == "gavel" else found
+    found = mixed_types(found, chosen["folder"], seed) if chosen["types"] == "gavel" else found
+    return with_split_cost(found, chosen["folder"], seed) if chosen["split"] else found
 
 
 def size_of(workload: Workload) -> str:

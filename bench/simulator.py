@@ -16,13 +16,13 @@ from ..adapters.store.core import Retention
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
-from ..model.decision import Decision
 from ..model.event import Event
 from ..model.job_state import JobState
 from ..model.limits import walltime_limit_s
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from .evictions import Evictions
 from .executor import SimulatedExecutor
+from .foresight import Foresight
 from .heap import End, Heap, HostBack, HostDies, Key, Release, Round, Submit, Up, Wake
 from .ledger import Ledger
 from .run import Rounds, Run
@@ -42,11 +42,15 @@ KEPT = Retention(rounds=1, snapshots=0, log=1_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`interval_s`: rounds are at least that far apart. `until_s` ends the run early, with jobs left unfinished."""
+    """`interval_s`: rounds are at least that far apart. `until_s` ends the run early, with jobs left unfinished.
+
+    `forecast_s`: how often the service's forecast is made, to be judged; None for never.
+    """
 
     interval_s: int = 60
     seed: int = 1
     until_s: int | None = None
+    forecast_s: int | None = None
     timing: Timing = field(default_factory=Timing)
 
 
@@ -74,11 +78,13 @@ class _Simulation:
         self._clock = VirtualClock()
         self._store = MemoryStore(policy, KEPT)
         self._heap = Heap()
-        self._executor = SimulatedExecutor(workload, self._heap, options.seed, options.timing)
+        self._evictions = Evictions(policy)
+        self._foresight = Foresight(policy, options.forecast_s)
+        self._executor = SimulatedExecutor(workload, self._heap, options.seed, options.timing, self._evictions)
         self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs)
         self._rounds = Rounds()
         self._tally = Tally(workload.jobs, self._ledger)
-        self._guaranteed = {team.id for team in workload.teams if team.guarantee}
+        self._guaranteed = workload.guaranteed_milli
         self._round_at_s: int | None = None
         self._last_round_s = -options.interval_s
         self._previous: RoundRecord | None = None
@@ -117,6 +123,10 @@ class _Simulation:
             setup_gpu_s=losses.setup_gpu_s,
             lost_gpu_s=losses.lost_gpu_s,
             useful_gpu_s=losses.useful_gpu_s,
+            evictions=self._evictions.all,
+            told=self._foresight.told,
+            slips=self._foresight.slips,
+            guaranteed_milli=self._workload.guaranteed_milli,
         )
 
     def _prepare(self) -> None:
@@ -138,7 +148,9 @@ class _Simulation:
             case Submit(index=index):
                 self._submit(index, now_s)
             case Up(key=key):
-                self._append(self._executor.up(key, now_s), now_s)
+                told = self._executor.up(key, now_s)
+                self._append(told, now_s)
+                self._evictions.told(told)
                 self._watch_limit(key, now_s)
             case End():
                 self._append(self._executor.end(happening, now_s), now_s)
@@ -207,23 +219,25 @@ class _Simulation:
             self._clock,
             self._term,
             solver=self._scheduler,
-            report=self._report,
+            report=lambda _snapshot, _decision, violations: self._rounds.violations.extend(violations),
             previous=self._previous,
         )
         self._rounds.seconds.append(time.perf_counter() - begun)
         self._previous = record if record.number else self._previous
         count(self._rounds, record)
+        if record.outcome == "committed" and record.snapshot is not None:
+            self._evictions.decided(record.snapshot, record.decision)
+            self._foresight.decided(record.decision)
         self._drive(now_s)
         for job in list(self._tally.queue):
             left = self._store.job(job)
             if left.state.ended:
                 self._tally.dropped(left, now_s)
         self._tally.waiting()
+        if self._tally.queue and self._foresight.due(now_s):
+            self._foresight.look(self._store.snapshot(now_s))
         if record.outcome == "conflict":
             self._call_round(now_s)
-
-    def _report(self, snapshot: Snapshot, decision: Decision | None, violations: tuple[str, ...]) -> None:
-        self._rounds.violations.extend(violations)
 
     def _close(self, now_s: int) -> None:
         """What still runs or waits when the run ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -14,11 +14,15 @@ from ..api.cli.tables import console
 from ..model.errors import InvalidInput
 from ..model.policy import Policy
 from .compare import compare
-from .contest import PHALANX, Contest, hold, scheduler
+from .contest import PHALANX, Contest, hold
+from .families import solve_all
+from .families import tables_of as tables_of_families
+from .family import FAMILIES
 from .founding import founding
 from .heterogeneity import mixed_types
 from .html_report import html_report
-from .saturate import Filled, arrivals, fill, table_of
+from .overlay import HOUR
+from .saturate import Filled, arrivals, fill, packer, table_of
 from .simulate import DEFAULT_BUDGET_MS, FOLDER, document, facts, show, size_of, tables_of
 from .simulator import Options
 from .tables import Table, markdown
@@ -26,62 +30,75 @@ from .traces import Choice, named
 from .workload import Workload, runnable
 
 SATURATE_HOSTS, SATURATE_ORDERS, SATURATE_BATCH, SATURATE_ARRIVE = 150, 2, 20, 1.2
+FAMILY_SEEDS, FAMILY_HOSTS = 10, 32
 SATURATE_RIVALS = ("fgd", "best_fit", "first_fit", "random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One scenario: how a seed's workload is made from the folder of traces, and whom Phalanx meets in it."""
+    """One scenario: how a seed's workload is made from the folder of traces, and whom Phalanx meets in it.
+
+    Rounds are at least `interval_s` apart; every `forecast_s` seconds the service's forecast is made, None for never.
+    """
 
     name: str
     make: Callable[[Path, int], Workload]
     against: tuple[str, ...]
     seeds: int
     interval_s: int
+    forecast_s: int | None = None
+
+
+def _lingjun(hosts: int, days: float | None) -> Callable[[Path, int], Workload]:
+    return lambda folder, seed: named("lingjun", folder, Choice(days=days, hosts=hosts, seed=seed))
+
+
+def _philly(hosts: int, days: float) -> Callable[[Path, int], Workload]:
+    return lambda folder, seed: named("philly", folder, Choice(days=days, hosts=hosts, load=0.25, seed=seed))
 
 
 SUITE = (
     Entry(
         name="founding",
         make=lambda _folder, seed: founding(seed),
-        against=("fifo_partitioned", "best_fit", "easy"),
+        against=("fifo_partitioned", "best_fit", "best_fit_preempt", "easy_preempt"),
         seeds=3,
         interval_s=300,
+        forecast_s=2 * HOUR,
     ),
     Entry(
         name="founding-rivals",
         make=lambda _folder, seed: founding(seed),
-        against=("fifo", "conservative", "slurm", "fgd"),
+        against=("fifo", "easy", "conservative", "slurm", "slurm_preempt", "fgd"),
+        seeds=1,
+        interval_s=300,
+    ),
+    Entry(
+        name="founding-guaranteed",
+        make=lambda _folder, seed: founding(seed, guaranteed=True),
+        against=("fifo_partitioned", "best_fit_preempt"),
         seeds=1,
         interval_s=300,
     ),
     Entry(
         name="founding-fed",
         make=lambda _folder, seed: founding(seed, fed=True),
-        against=("fifo_partitioned", "best_fit"),
+        against=("fifo_partitioned", "best_fit_preempt"),
         seeds=1,
         interval_s=300,
     ),
-    Entry(
-        name="lingjun",
-        make=lambda folder, seed: named("lingjun", folder, Choice(days=6, hosts=72, seed=seed)),
-        against=("best_fit", "easy"),
-        seeds=1,
-        interval_s=600,
-    ),
+    Entry(name="lingjun", make=_lingjun(72, 6), against=("best_fit_preempt", "easy_preempt"), seeds=1, interval_s=600),
     Entry(
         name="philly",
-        make=lambda folder, seed: named("philly", folder, Choice(days=1, hosts=72, load=0.25, seed=seed)),
-        against=("best_fit", "easy", "slurm"),
+        make=_philly(72, 1),
+        against=("best_fit_preempt", "easy_preempt", "slurm_preempt"),
         seeds=1,
         interval_s=600,
     ),
     Entry(
         name="types",
-        make=lambda folder, seed: mixed_types(
-            named("philly", folder, Choice(days=1, hosts=60, load=0.25, seed=seed)), folder, seed
-        ),
-        against=("gavel", "best_fit"),
+        make=lambda folder, seed: mixed_types(_philly(60, 1)(folder, seed), folder, seed),
+        against=("gavel", "best_fit_preempt"),
         seeds=1,
         interval_s=600,
     ),
@@ -102,7 +119,7 @@ def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
     A scenario whose trace is missing is passed over with the reason. Exit code 1 if any decision broke a rule.
     """
     wanted = [name.strip() for name in only.split(",") if name.strip()]
-    known = [*(entry.name for entry in SUITE), "openb"]
+    known = [*(entry.name for entry in SUITE), "families", "openb"]
     for name in wanted:
         if name not in known:
             raise InvalidInput("--only", f"there is no scenario {name!r}", ", ".join(known))
@@ -111,10 +128,14 @@ def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
     broken = 0
     for name in wanted or known:
         begun = time.perf_counter()
+        console(stderr=True).print(f"{name} ...", markup=False)
         try:
-            tables, violations = (
-                _openb(folder, out, policy) if name == "openb" else _scenario(name, folder, out, policy, workers)
-            )
+            if name == "openb":
+                tables, violations = _openb(folder, out, policy)
+            elif name == "families":
+                tables, violations = _families(out)
+            else:
+                tables, violations = _scenario(name, folder, out, policy, workers)
         except InvalidInput as fault:
             console(stderr=True).print(f"{name} is passed over: {fault}", markup=False)
             continue
@@ -133,7 +154,7 @@ def _policy() -> Policy:
 def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> tuple[list[Table], int]:
     entry = next(each for each in SUITE if each.name == name)
     workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
-    options = Options(interval_s=entry.interval_s)
+    options = Options(interval_s=entry.interval_s, forecast_s=entry.forecast_s)
     contest = hold(workloads, (PHALANX, *entry.against), policy, options, workers=workers)
     tables = write(entry, contest, workloads, policy, out)
     return tables, sum(each.violations for found in contest.metrics.values() for each in found)
@@ -154,15 +175,19 @@ def write(
     return tables
 
 
+def _families(out: Path) -> tuple[list[Table], int]:
+    found = solve_all(list(FAMILIES), FAMILY_SEEDS, FAMILY_HOSTS, Policy())
+    (out / "families.json").write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n", encoding="utf-8")
+    return tables_of_families(found, FAMILY_HOSTS), sum(each.violations for each in found)
+
+
 def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:
     workload = named("openb", folder, Choice(hosts=SATURATE_HOSTS, overlay=None))
     names = (PHALANX, *SATURATE_RIVALS)
     found: list[Filled] = []
     for seed in range(1, SATURATE_ORDERS + 1):
         pods = arrivals(workload, SATURATE_ARRIVE, seed)
-        found.extend(
-            fill(name, scheduler(name, workload), workload, pods, policy, SATURATE_BATCH, seed) for name in names
-        )
+        found.extend(fill(name, packer(name, workload), workload, pods, policy, SATURATE_BATCH, seed) for name in names)
     table = table_of(found, names, workload, SATURATE_BATCH)
     numbers = [{"method": each.method, "seed": each.seed, "curve": each.curve} for each in found]
     (out / "openb.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")

@@ -9,8 +9,12 @@ from statistics import mean
 from ..api.cli.tables import seconds
 from .compare import Comparison
 from .metrics import Metrics, Spread
+from .preemption import Forecasts
 
-MISSING_RULES = "Phalanx preempts lower levels; it has no drains or backfill rules yet. The rivals preempt nobody."
+MISSING_RULES = (
+    "Phalanx and the rivals named _preempt stop jobs of lower levels for higher ones, by the same rules; the others "
+    "preempt nobody."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,19 @@ Results = dict[str, list[Metrics]]
 def summary(results: Results, notes: Sequence[str]) -> Table:
     """One row a scheduler: means over seeds."""
     columns = (
-        *("scheduler", "mean wait", "p50", "p90", "p99", "weighted", "JCT", "alloc.", "while waiting", "goodput"),
+        *(
+            "scheduler",
+            "mean wait",
+            "p50",
+            "p90",
+            "p99",
+            "queued",
+            "weighted",
+            "JCT",
+            "alloc.",
+            "while waiting",
+            "goodput",
+        ),
         *("idle GPUs", "gangs", "Jain"),
     )
     rows = tuple(
@@ -40,6 +56,7 @@ def summary(results: Results, notes: Sequence[str]) -> Table:
             seconds(mean(each.wait.p50 for each in found)),
             seconds(mean(each.wait.p90 for each in found)),
             seconds(mean(each.wait.p99 for each in found)),
+            seconds(mean(each.queued.mean for each in found)),
             seconds(mean(each.weighted_wait for each in found)),
             seconds(mean(each.completion.mean for each in found)),
             share(mean(each.allocation for each in found)),
@@ -53,12 +70,86 @@ def summary(results: Results, notes: Sequence[str]) -> Table:
     )
     seeds = len(next(iter(results.values())))
     told = (
-        f"Means over {seeds} seed{'s' if seeds > 1 else ''}. Weighted: wait with levels 3..0 counting 8, 4, 2, 1. Idle "
-        "GPUs and standard gangs that would still fit: means while jobs waited.",
+        f"Means over {seeds} seed{'s' if seeds > 1 else ''}. Queued: mean wait and all "
+        "later time in the queue, after evictions and restarts. Weighted: wait with levels 3..0 counting 8, 4, 2, 1. "
+        "Idle GPUs and standard gangs that would still fit: means while jobs waited.",
         *((f"Synthetic: {'; '.join(notes)}.",) if notes else ()),
         MISSING_RULES,
     )
     return Table(title="Schedulers", columns=columns, rows=rows, notes=told)
+
+
+def preemption(results: Results) -> Table | None:
+    """What preemption took; None where nobody was preempted."""
+    if not any(each.preempted.evictions for found in results.values() for each in found):
+        return None
+    columns = (
+        *("scheduler", "evictions", "jobs", "most of one", "unserved", "avoidable", "GPU-h preempted", "work lost"),
+        *("restarts", "handover", "share of held"),
+    )
+    rows = tuple(
+        (
+            name,
+            *(f"{mean(getattr(each.preempted, key) for each in found):,.1f}" for key in ("evictions", "jobs", "most")),
+            *(f"{mean(getattr(each.preempted, key) for each in found):,.1f}" for key in ("unserved", "avoidable")),
+            *(
+                f"{mean(getattr(each.preempted, key) for each in found):,.1f}"
+                for key in ("gpu_h", "lost_gpu_h", "restart_gpu_h", "handover_gpu_h")
+            ),
+            share(mean(each.preempted.gpu_h / max(1e-9, each.held_gpu_h) for each in found)),
+        )
+        for name, found in results.items()
+    )
+    told = (
+        "Unserved: no beneficiary came to run. Avoidable: all its beneficiaries would have fitted in that round with "
+        "the victim left alone, found by placing them anew and asking the verifier. GPU-hours preempted: work that no "
+        "checkpoint held, restarts (launch, fetch, reading the checkpoint) and handover (warning to clean hosts).",
+    )
+    return Table(title="Preemption", columns=columns, rows=rows, notes=told)
+
+
+def promises(results: Results) -> Table | None:
+    """Forecasts, planned starts and guarantees; None where there were none of them."""
+    every = [each for found in results.values() for each in found]
+    if not any(e.forecast_new.asked or e.forecast_later.asked or e.slips.planned for e in every) and all(
+        each.guarantee_met is None for each in every
+    ):
+        return None
+    columns = (
+        *("scheduler", "forecasts at submission", "median error", "later ones", "median error", "late", "plans"),
+        *("moved, cause told", "without", "given up", "guarantee met"),
+    )
+    rows = tuple(
+        (
+            name,
+            *_forecasts([each.forecast_new for each in found], [each.forecast_later for each in found]),
+            *(
+                f"{mean(getattr(each.slips, key) for each in found):,.1f}"
+                for key in ("planned", "moved_with_cause", "moved_without", "given_up")
+            ),
+            _mean_share([each.guarantee_met for each in found]),
+        )
+        for name, found in results.items()
+    )
+    told = (
+        "Forecasts: the service's own, of starts that were then 10 min away or more; the error over the time that was "
+        "really left, in how many a start was told of how many were asked, and the share of starts that came later "
+        "than told. Guarantee met: of the GPU time that teams were guaranteed and wanted.",
+    )
+    return Table(title="Promises", columns=columns, rows=rows, notes=told)
+
+
+def _forecasts(new: Sequence[Forecasts], later: Sequence[Forecasts]) -> tuple[str, ...]:
+    cells = []
+    for found in (new, later):
+        cells.append(f"{sum(each.told for each in found):,} of {sum(each.asked for each in found):,}")
+        cells.append(_mean_share([each.median for each in found]))
+    return *cells, _mean_share([each.late for each in (*new, *later)])
+
+
+def _mean_share(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return share(mean(known)) if known else "-"
 
 
 def waits_by(title: str, key: str, results: Results) -> Table:

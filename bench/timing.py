@@ -25,11 +25,15 @@ class Timing:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One attempt on its hosts. `useful_s` is work that counts, once the attempt has ended."""
+    """One attempt on its hosts. `useful_s` is work that counts, once the attempt has ended.
+
+    `launched_s` is when its hosts were its own, `warned_s` when it was told to stop, `leaves_s` when it then exits.
+    """
 
     intent: Intent
     rank_count: int
     fails: bool
+    launched_s: int = 0
     setup_s: int = 0
     speed_milli: int = 1000
     running_s: int | None = None
@@ -38,12 +42,18 @@ class Attempt:
     generation: int = 0
     saved_s: int = 0
     useful_s: int = 0
+    warned_s: int | None = None
     leaves_s: int | None = None
 
     @property
     def key(self) -> Key:
         """(job, attempt)."""
         return self.intent.job.id, self.intent.attempt
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that it holds, shares of cards included."""
+        return self.intent.job.gpu_milli / 1000
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,13 +22,15 @@ class SimJob:
     """A job, when it is submitted, and the truth that no scheduler sees.
 
     `work_s` is how many seconds it computes on a type of throughput 1000. `carried_in` jobs fill the fleet before the
-    measurement begins and are in no table.
+    measurement begins and are in no table. A gang that one rack could hold runs at `split_milli` thousandths of its
+    speed where it stands in several.
     """
 
     job: Job
     submit_s: int
     work_s: int
     carried_in: bool = False
+    split_milli: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,11 @@ class Workload:
     def gpu_milli(self) -> int:
         """milli-GPU of the fleet."""
         return sum(host.gpu_milli for host in self.hosts)
+
+    @property
+    def guaranteed_milli(self) -> dict[TeamId, int]:
+        """milli-GPU that each team with a guarantee is guaranteed, all types together."""
+        return {team.id: sum(quota.gpu_milli for quota in team.guarantee) for team in self.teams if team.guarantee}
 
     @property
     def span_s(self) -> int:

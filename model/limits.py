@@ -16,10 +16,13 @@ def grace_s(job: Job) -> int:
 
 
 def walltime_limit_s(record: JobRecord, has_guarantee: bool, policy: Policy) -> int:
-    """The job's own limit, else its pool's: preemptible, team with a guarantee, or shared."""
+    """The job's own limit, else its pool's: preemptible, team with a guarantee, or shared.
+
+    A job demoted for money keeps its pool's limit: nothing is stopped for money.
+    """
     if record.job.walltime_limit_s is not None:
         return record.job.walltime_limit_s
-    if record.demoted or record.job.preemptible is Preemptible.ANYTIME:
+    if record.job.preemptible is Preemptible.ANYTIME:
         return policy.time.limit_preemptible_s
     return policy.time.limit_team_s if has_guarantee else policy.time.limit_shared_s
 

@@ -145,6 +145,18 @@ class FailurePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPolicy:
+    """Prices and notices (RULES 8), in percent: what preemptible work costs less, and the share spent that is told."""
+
+    preemptible_off_percent: int = 70
+    notice_percent: int = 80
+
+    def __post_init__(self) -> None:
+        check.integer("preemptible_off_percent", self.preemptible_off_percent, 0, 100, "percent")
+        check.integer("notice_percent", self.notice_percent, 1, 100, "percent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedPool:
     """GPUs of one site and type set aside for tiers 1 and 2."""
 
@@ -177,6 +189,7 @@ class Policy:
     eviction: EvictionPolicy = EvictionPolicy()
     time: TimePolicy = TimePolicy()
     failure: FailurePolicy = FailurePolicy()
+    budget: BudgetPolicy = BudgetPolicy()
     solve: SolvePolicy = SolvePolicy()
     reserved: tuple[ReservedPool, ...] = ()
     cross_site: bool = False

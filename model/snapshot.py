@@ -23,6 +23,7 @@ class JobRecord:
 
     `attempt` is the number of its latest attempt (0 before the first); `placement` is set exactly while the state
     holds capacity. `not_before_s` is the end of a back-off. `evictions` are the times (s) it was preempted.
+    `replacing`: the hosts of an attempt that lost one of them, held for the next attempt until `replacing_until_s`.
     `version` rises with each change of the stored row.
     """
 
@@ -42,6 +43,8 @@ class JobRecord:
     failed_starts: int = 0
     restarts: int = 0
     not_before_s: int = 0
+    replacing: tuple[HostId, ...] = ()
+    replacing_until_s: int = 0
     exit_code: int | None = None
     message: str = ""
     version: int = 0

@@ -1,30 +1,30 @@
-"""Hosts that a gang may not use although they take work: those with a maintenance window near, or with its labels."""
+"""Hosts that a gang may not use although they take work: held for another, soon in maintenance, or with its labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from ..model.host import Host
 from ..model.ids import HostId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import ends_before, surely_over_s
+from .demand import ends_before, held_back, open_to, surely_over_s
 from .ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What keeps a gang off hosts: its anti-affinity labels, and hosts that enter maintenance before it is over."""
+    """What keeps a gang off hosts: its anti-affinity labels, and the hosts that do not take it."""
 
     labels: frozenset[str] = frozenset()
-    windows: frozenset[HostId] = frozenset()
+    hosts: frozenset[HostId] = frozenset()
 
     def closed(self, ledger: Ledger) -> Callable[[HostId], bool] | None:
         """Tells of a host whether it is closed to the gang now; None where no host ever is."""
         if self == OPEN:
             return None
-        return lambda host: host in self.windows or ledger.closed(self.labels, host)
+        return lambda host: host in self.hosts or ledger.closed(self.labels, host)
 
 
 OPEN = Bar()
@@ -32,28 +32,39 @@ OPEN = Bar()
 
 
 class Bars:
-    """Gives each gang its bar; `hosts` are those whose windows count."""
+    """Gives each gang its bar; `hosts` are those whose windows count, and that may be held for somebody."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, hosts: Iterable[Host]) -> None:
         self._snapshot, self._policy = snapshot, policy
-        self._windowed = [host for host in hosts if host.windows]
-        self._by_end: dict[int, frozenset[HostId]] = {}
-        self._known: dict[frozenset[HostId], frozenset[HostId]] = {}
+        self._held = held_back(snapshot)
+        self._windowed = False
+        self._some = []
+        for host in hosts:
+            self._windowed = self._windowed or bool(host.windows)
+            if host.windows or host.spare or host.id in self._held:
+                self._some.append(host)
+        self._known: dict[Hashable, frozenset[HostId]] = {}
+        self._same: dict[frozenset[HostId], frozenset[HostId]] = {}
 
     def __call__(self, record: JobRecord) -> Bar:
         """The bar of that gang."""
         rules = record.job.anti_affinity
-        if not rules and not self._windowed:
+        if not rules and not self._some:
             return OPEN
-        return Bar(frozenset(rule.label for rule in rules), self._before(record))
+        return Bar(frozenset(rule.label for rule in rules), self._closed(record))
 
-    def _before(self, record: JobRecord) -> frozenset[HostId]:
-        if not self._windowed:
-            return OPEN.windows
-        over_s = surely_over_s(record, self._snapshot, self._policy)
-        if over_s not in self._by_end:
+    def _closed(self, record: JobRecord) -> frozenset[HostId]:
+        if not self._some:
+            return OPEN.hosts
+        over_s = surely_over_s(record, self._snapshot, self._policy) if self._windowed else 0
+        key = (over_s, record.level, record.id if record.replacing else None)
+        if key not in self._known:
             now_s = self._snapshot.now_s
-            found = frozenset(host.id for host in self._windowed if not ends_before(host, now_s, over_s))
+            found = frozenset(
+                host.id
+                for host in self._some
+                if not ends_before(host, now_s, over_s) or not open_to(host, record, self._held, now_s)
+            )
             # Many limits close the same hosts; one object for all is compared and hashed quickly.
-            self._by_end[over_s] = self._known.setdefault(found, found)
-        return self._by_end[over_s]
+            self._known[key] = self._same.setdefault(found, found)
+        return self._known[key]

@@ -86,8 +86,8 @@ def judge(
     for value, bound in zip(reached, bounds, strict=True):
         top = max(value.value, bound)
         status = GoalStatus.PROVEN if top == value.value else GoalStatus.OPEN
-        if status is GoalStatus.OPEN and value.name.startswith(("guarantee[", "start[")):
-            # A milli-GPU is worth at least H in `start`, and one in `guarantee`; this rounds the gap up.
+        if status is GoalStatus.OPEN and value.name.startswith(("guarantee[", "start[", "spare[")):
+            # A milli-GPU is worth at least H in `start` and `spare`, and one in `guarantee`; this rounds the gap up.
             worth = 1 if value.name.startswith("guarantee[") else policy.objective.horizon_s
             short = -(-(top - value.value) // worth)
             if short <= _one_gang(snapshot, policy, level_of(value)):

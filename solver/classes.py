@@ -7,7 +7,7 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..model.ids import HostId, JobId, SiteId, TeamId
@@ -19,11 +19,14 @@ from .confinements import Confinements
 from .demand import (
     CardKind,
     Confinement,
+    Held,
     allowed_sites,
     candidates,
     card_memory,
     card_takes,
     ends_before,
+    held_back,
+    open_to,
     surely_over_s,
     victims,
 )
@@ -140,6 +143,7 @@ class _Slots:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass]) -> None:
         self._snapshot, self._policy, self._hosts = snapshot, policy, hosts
+        self._held = held_back(snapshot)
         self._any_window = any(host.host.windows for host in hosts.values())
         self._known: dict[object, tuple[Slot, ...]] = {}
 
@@ -148,10 +152,10 @@ class _Slots:
         sites = allowed_sites(record.job, self._snapshot, self._policy)
         team = record.job.team if role.request.fractional else None
         over_s = surely_over_s(record, self._snapshot, self._policy) if self._any_window else 0
-        key = (role.request, role.gpu_types, role.count, sites, team, reach, over_s)
+        own = record.id if record.replacing else None
+        key = (role.request, role.gpu_types, role.count, sites, team, reach, over_s, own)
         if key not in self._known:
-            hosts = self._hosts.values()
-            usable = [host for host in hosts if ends_before(host.host, self._snapshot.now_s, over_s)]
+            usable = _open(self._hosts.values(), record, self._held, self._snapshot.now_s, over_s)
             self._known[key] = _slots(record.job.team, role, usable, sites, reach)
         slots = self._known[key]
         if not covered:
@@ -160,6 +164,13 @@ class _Slots:
             slots = tuple(slot for slot in slots if slot.kind is not None and slot.kind.gpu_type in covered)
         types = sorted({slot.kind.gpu_type for slot in slots if slot.kind is not None} & covered)
         return WorkerClass(record.id, role, slots, tuple(types))
+
+
+def _open(
+    hosts: Iterable[HostClass], record: JobRecord, held: Mapping[HostId, Held], now_s: int, over_s: int
+) -> list[HostClass]:
+    """The hosts that take the gang, as far as their state and their windows go."""
+    return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
 
 
 def _slots(

@@ -7,10 +7,12 @@ about them independently.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ..model.host import MILLI, Gpu, Host, HostState
-from ..model.ids import SiteId
+from ..model.ids import HostId, JobId, SiteId
 from ..model.job import Job, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
 from ..model.limits import grace_s, walltime_limit_s
@@ -80,7 +82,12 @@ class CardKind:
     @staticmethod
     def of(gpu: Gpu) -> CardKind:
         """The kind of that card."""
-        return CardKind(gpu.gpu_type, gpu.memory_mib)
+        return _kind(gpu.gpu_type, gpu.memory_mib)
+
+
+@cache
+def _kind(gpu_type: str, memory_mib: int) -> CardKind:
+    return CardKind(gpu_type, memory_mib)
 
 
 def card_takes(request: WorkerRequest, memory_mib: int) -> bool:
@@ -152,8 +159,48 @@ def candidates(snapshot: Snapshot) -> tuple[JobRecord, ...]:
 
 
 def placeable(host: Host) -> bool:
-    """Whether the host takes new work at all: ready, and not a spare held back for replacing failed hosts."""
+    """Whether the host takes new work of anybody: ready, and not a spare held back for replacing failed hosts."""
     return host.state is HostState.READY and not host.spare
+
+
+def replacing(record: JobRecord, now_s: int) -> bool:
+    """Whether the waiting gang lost a host so lately that the others, and spares, are held for it."""
+    return record.state is JobState.QUEUED and now_s < record.replacing_until_s
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whom a host is held for: gangs of one level that lost a host of theirs."""
+
+    level: int
+    gangs: frozenset[JobId]
+
+
+def held_back(snapshot: Snapshot) -> dict[HostId, Held]:
+    """The hosts that are held for gangs that lost one of their hosts; of several gangs those of the highest level."""
+    held: dict[HostId, Held] = {}
+    for record in snapshot.jobs:
+        for name in record.replacing if replacing(record, snapshot.now_s) else ():
+            level = max(record.level, held[name].level if name in held else 0)
+            others = held[name].gangs if name in held and held[name].level == level else frozenset()
+            held[name] = Held(level, others | {record.id} if record.level == level else others)
+    return held
+
+
+def open_to(host: Host, record: JobRecord, held: Mapping[HostId, Held], now_s: int) -> bool:
+    """Whether the host takes that gang: spares replace lost hosts only, and a held host is for its gang or above it."""
+    if host.state is not HostState.READY or (host.spare and not replacing(record, now_s)):
+        return False
+    owner = held.get(host.id)
+    return owner is None or record.id in owner.gangs or owner.level < record.level
+
+
+def usable(snapshot: Snapshot) -> tuple[Host, ...]:
+    """The hosts that may take some waiting gang: the placeable ones, and spares while a gang replaces a lost host."""
+    spares = any(replacing(record, snapshot.now_s) for record in snapshot.jobs)
+    return tuple(
+        host for host in snapshot.hosts if placeable(host) or (spares and host.spare and host.state is HostState.READY)
+    )
 
 
 def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[SiteId]:

@@ -31,6 +31,7 @@ class EmptyFleet:
         self.snapshot = replace(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
         self.placer = Placer(self.snapshot, policy, Books(self.snapshot))
+        self._domains: dict[tuple[int, frozenset[SiteId]], list[Path]] = {}
 
     def fits(self, job: Job) -> bool:
         """Whether the gang is placed there, within the limits of its team.
@@ -57,7 +58,7 @@ class EmptyFleet:
     def room_on(self, job: Job, role: Role, gpu_type: str | None, domains: Iterable[Path]) -> int:
         """The most workers of the role, alone, that one of the domains holds on that type (None: without GPUs)."""
         # There is nobody to keep away from; only windows close hosts.
-        bar = Bar(windows=self.placer.bar(JobRecord(job=job, submitted_s=0)).windows)
+        bar = Bar(hosts=self.placer.bar(JobRecord(job=job, submitted_s=0)).hosts)
         rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
         return max((rooms[node] for node in domains), default=0)
 
@@ -77,5 +78,7 @@ class EmptyFleet:
 
     def domains(self, job: Job) -> list[Path]:
         """The domains of which the gang must choose one."""
-        end = depth(self.placer.confinement(job).required)
-        return [node for node in self.placer.tree(self.sites(job)).rank if len(node) == end]
+        key = depth(self.placer.confinement(job).required), self.sites(job)
+        if key not in self._domains:
+            self._domains[key] = [node for node in self.placer.tree(key[1]).rank if len(node) == key[0]]
+        return self._domains[key]

@@ -20,7 +20,7 @@ from .variants import Variant
 from .wording import sentence
 from .worlds import NOW, World, Worlds
 
-MOST_WORK = 1_500_000
+MOST_WORK = 700_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
 
 
@@ -63,7 +63,8 @@ class Explainer:
         reason = self._standing(record)
         if reason is None:
             job = record.job
-            asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, job.team)
+            team = job.team if self._worlds.heeds_team(job) else None
+            asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)
             shape = (*asks, record.level, *self._worlds.apart(record))
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)

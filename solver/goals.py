@@ -16,6 +16,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .confinements import Confinements
 from .demand import candidates, loss, placeable, victims
+from .fetch import fetch_s
 from .order import Order, order, value_milli
 from .rights import rights_of
 
@@ -59,6 +60,7 @@ def values(
         GoalPart(name="speed", value=-_slowness(snapshot, placed, policy) - _spread(snapshot, placed, policy)),
         GoalPart(name="scarce", value=-_scarcity(snapshot, placed, policy.objective)),
         GoalPart(name="room", value=_room(snapshot, placed, leaving, policy.objective)),
+        GoalPart(name="fetch", value=-_fetching(snapshot, placed, policy)),
     )
     places = sum(len(waiting) - numbers.place[record.id] for record, _ in placed)
     costs = dict.fromkeys((record.level for record in possible), 0)
@@ -180,6 +182,20 @@ def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: Objectiv
                     rare = most - count[types.get((worker.host, worker.gpus[0]), "")]
                     taken += role.request.gpu_milli * objective.scarce_s * rare // most
     return taken
+
+
+def _fetching(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
+    """What the started workers wait for shards that their hosts lack."""
+    hosts = {host.id: host for host in snapshot.hosts}
+    waited = 0
+    for record, start in placed:
+        if record.job.dataset is None:
+            continue
+        milli = {role.name: role.request.gpu_milli or policy.order.cpu_worker_milli for role in record.job.roles}
+        for worker in start.placement.workers:
+            if worker.host in hosts:
+                waited += milli.get(worker.role, 0) * fetch_s(hosts[worker.host], record.job.dataset, policy)
+    return waited
 
 
 def _room(

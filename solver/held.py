@@ -11,7 +11,7 @@ from ..model.ids import HostId, JobId, TeamId
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord, Snapshot
 from .access import Reach
-from .demand import CardKind, card_memory, placeable
+from .demand import CardKind, card_memory, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """One placeable host: free CPU (milli-cores), memory (MiB), network (Mbit/s), its cards, and what may be freed.
+    """One host: free CPU (milli-cores), memory (MiB), network (Mbit/s), its cards, and what may be freed.
 
     Amounts are negative where running work exceeds the host, as while a stopping victim and its beneficiary overlap.
     """
@@ -111,12 +111,10 @@ class _Load:
 
 
 def host_classes(snapshot: Snapshot, victims: Iterable[JobRecord]) -> dict[HostId, HostClass]:
-    """Every placeable host of the snapshot."""
+    """Every host of the snapshot that may take some waiting gang."""
     may_leave = frozenset(record.id for record in victims)
     loads = _loads(snapshot)
-    return {
-        host.id: _host_class(host, loads.get(host.id, _Load()), may_leave) for host in snapshot.hosts if placeable(host)
-    }
+    return {host.id: _host_class(host, loads.get(host.id, _Load()), may_leave) for host in usable(snapshot)}
 
 
 def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:

@@ -127,6 +127,10 @@ class Ledger:
                 if milli > self._room((name, gpu_type)) and milli:
                     yield name, gpu_type
 
+    def limits_team(self, team: TeamId) -> bool:
+        """Whether the team, or one above it, has a limit."""
+        return bool(self._line_of(team))
+
     def allows(self, team: TeamId, asked: Mapping[str, int]) -> bool:
         """Whether the team may start a gang that asks these amounts, by GPU type."""
         return not self._limits or next(self.exceeded(team, asked), None) is None

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..model.host import Host
 from ..model.ids import HostId, SiteId, TeamId
-from ..model.job import Job, Role
+from ..model.job import Job, Role, WorkerRequest
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .bars import OPEN, Bar, Bars
 from .books import Books
 from .confinements import Confinements
-from .demand import CardKind, Confinement, allowed_sites, card_takes, placeable
+from .demand import CardKind, Confinement, allowed_sites, card_takes, usable
 from .goals import fleet_types
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
-from .rooms import Path, Rooms, Tree
+from .rooms import Path, Rooms, Tree, on_type
+from .seats import Seats
 
 _TRIES = 16
 """Options that are tried for a gang of several roles; of one role the first always holds."""
@@ -30,7 +31,7 @@ _Counts = dict[str, Counter[tuple[HostId, CardKind | None]]]
 class Placer:
     """Places gangs one after the other on the free part of some hosts, and books them.
 
-    `hosts` are those that take work; by default the snapshot's placeable ones. Types that gangs of `waiting` cannot do
+    `hosts` are those that take work; by default the snapshot's usable ones. Types that gangs of `waiting` cannot do
     without are left to them where there is a choice. `tries` counts the options tried, a deterministic measure of work.
     """
 
@@ -43,7 +44,7 @@ class Placer:
         hosts: Iterable[Host] | None = None,
         waiting: Iterable[JobRecord] = (),
     ) -> None:
-        taking = [host for host in snapshot.hosts if placeable(host)] if hosts is None else list(hosts)
+        taking = list(usable(snapshot) if hosts is None else hosts)
         self.books = books
         self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting)
         self.tries = 0
@@ -60,6 +61,8 @@ class Placer:
         self.bar = Bars(snapshot, policy, taking)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
+        self._on_type: dict[str | None, list[HostId]] = {}
+        self._seated: dict[tuple[object, ...], Seats] = {}
 
     def place(
         self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
@@ -133,10 +136,20 @@ class Placer:
         key = (request, team if request.fractional else None, gpu_type, tensor, sites, bar)
         if key not in self._rooms:
             closed = bar.closed(self.books.ledger)
-            self._rooms[key] = Rooms(self.tree(sites), self.books, request, team, gpu_type, tensor, closed)
+            seats = self._seats_of(request, team, gpu_type)
+            self._rooms[key] = Rooms(self.tree(sites), self.books, request, team, gpu_type, tensor, closed, seats)
         rooms = self._rooms[key]
         rooms.catch_up()
         return rooms
+
+    def _seats_of(self, request: WorkerRequest, team: TeamId, gpu_type: str | None) -> Seats:
+        """The counts that all views of one request share."""
+        key = (request, team if request.fractional else None, gpu_type)
+        if key not in self._seated:
+            if gpu_type not in self._on_type:
+                self._on_type[gpu_type] = on_type((host.id for host in self._taking), self.books, gpu_type)
+            self._seated[key] = Seats(self._on_type[gpu_type], self.books, request, team, gpu_type)
+        return self._seated[key]
 
     def _try(self, record: JobRecord, types: Types, node: Path, shape: Shape) -> Placement | None:
         """Chooses hosts for one role after the other, the most demanding first, then ranks for all."""

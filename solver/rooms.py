@@ -11,12 +11,12 @@ from ..model.job import WorkerRequest
 from ..model.topology import Layer
 from .books import Books
 from .layout import tree_path
+from .seats import ANY_NUMBER, Seats
+
+__all__ = ["ANY_NUMBER", "Path", "Rooms", "Tree", "depth"]
 
 Path = tuple[str, ...]
 """A domain as the names from its site down to itself; () is the whole fleet."""
-
-ANY_NUMBER = 100_000
-"""More workers than any role has."""
 
 
 def depth(layer: Layer | None) -> int:
@@ -46,7 +46,8 @@ class Rooms:
     """The room for workers of one request on cards of one type (None: without GPUs), by domain.
 
     With tensor groups of `tensor` workers, an NVLink domain and all wider ones count whole groups only. `closed` tells
-    of each host whether it has no room at all now, whatever is free there.
+    of each host whether it has no room at all now, whatever is free there. `seats` may be shared with other views of
+    the same books; it must know all hosts of the tree that have such cards.
     """
 
     def __init__(
@@ -58,19 +59,17 @@ class Rooms:
         gpu_type: str | None,
         tensor: int,
         closed: Callable[[HostId], bool] | None = None,
+        seats: Seats | None = None,
     ) -> None:
-        self._tree, self._books, self._closed = tree, books, closed
-        self._request, self._team, self._gpu_type, self._tensor = request, team, gpu_type, tensor
+        self._tree, self._books, self._closed, self._tensor = tree, books, closed, tensor
         self._room: defaultdict[Path, int] = defaultdict(int)
         self._groups: defaultdict[Path, int] = defaultdict(int)
+        self._seats = seats or Seats(on_type(tree.path, books, gpu_type), books, request, team, gpu_type)
+        self._seats.catch_up()
         self._seen = len(books.changed)
-        self._hosts = {
-            name
-            for name in tree.path
-            if gpu_type is None or any(k.gpu_type == gpu_type for k in books.hosts[name].free)
-        }
-        for name in self._hosts:
-            self._refresh(name)
+        for name in self._seats.room:
+            if name in tree.path:
+                self._refresh(name)
 
     def __getitem__(self, node: Path) -> int:
         """Workers that fit in that domain, as far as `catch_up` has seen."""
@@ -84,15 +83,17 @@ class Rooms:
         """Looks again at every host that was booked on since the last look."""
         changed = self._books.changed
         if self._seen < len(changed):
-            for name in self._hosts.intersection(changed[self._seen :]):
-                self._refresh(name)
+            self._seats.catch_up()
+            for name in self._seats.hosts.intersection(changed[self._seen :]):
+                if name in self._tree.path:
+                    self._refresh(name)
             self._seen = len(changed)
 
     def _refresh(self, name: HostId) -> None:
         path = self._tree.path[name]
         room = 0
         if self._closed is None or not self._closed(name):
-            room = self._books.hosts[name].room(self._request, self._team, self._gpu_type, ANY_NUMBER)
+            room = self._seats.room.get(name, 0)
         change = room - self._room[path]
         if not change:
             return
@@ -129,3 +130,8 @@ class Rooms:
         for child, some in taken.items():
             hosts.update(self.fill(child, some, size))
         return hosts
+
+
+def on_type(hosts: Iterable[HostId], books: Books, gpu_type: str | None) -> list[HostId]:
+    """Those of the hosts that have a healthy card of that type (None: all of them)."""
+    return [n for n in hosts if gpu_type is None or any(kind.gpu_type == gpu_type for kind in books.hosts[n].free)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -15,11 +15,14 @@ from .bound import judge, uppers
 from .classes import Instance, reduce
 from .constraints import FAMILIES
 from .decode import decode
+from .demand import candidates
 from .encode import encode
 from .evict import greedy_plan
+from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
+from .lp_bound import lp_bounds
 from .objective import Goal, goals
 from .plan import Plan
 from .reprieve import reprieve
@@ -42,38 +45,50 @@ class _Candidate:
         return tuple(value.value for value in self.values)
 
 
-def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> Decision:
+_FEWEST_COLUMNS = 4_000
+"""Exact models of at most this many columns are counted before they are called too large."""
+
+_SPARSE = 10
+"""Candidates x hosts for each column: where even that is too large, so is the exact model."""
+
+
+def solve(
+    snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap: Callable[[str], None] = lambda stage: None
+) -> Decision:
     """Chooses which gangs start where.
 
     Pure: the same snapshot and policy give the same decision, unless `guard` (a wall-clock deadline from outside) cuts
     the search short; the certificate then says `deadline`. The best verified decision so far is returned at any rate.
+    `lap` is told of the end of each stage: reduce, greedy, exact, bounds, reasons.
     """
     guard = guard or Unlimited()
-    instance = reduce(snapshot, policy)
-    best = _candidate(Stage.GREEDY, greedy_plan(snapshot, policy), snapshot, policy)
-    limits = uppers(snapshot, policy, frozenset(gang.id for gang in instance.gangs))
-    model = cp_model.CpModel()
+    instance = None if _far_too_large(snapshot, policy) else reduce(snapshot, policy)
+    lap("reduce")
+    best = _candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
+    lap("greedy")
+    startable = candidates(snapshot) if instance is None else instance.gangs
+    limits = uppers(snapshot, policy, frozenset(gang.id for gang in startable))
     outcome, size = Outcome(), (0, 0)
-    if instance.gangs and instance.columns <= policy.solve.exact_columns:
-        variables, listed = build(model, instance)
-        size = (len(model.proto.variables), len(model.proto.constraints))
-        incumbent = Incumbent(best.rank, encode(variables, best.plan))
-        outcome = run(
-            model, listed, incumbent, limits, budget_ms=policy.solve.budget_ms, seed=policy.solve.seed, guard=guard
-        )
-        best = _better(best, _exact(variables, outcome, snapshot, policy))
-    elif instance.gangs:
+    if startable and (instance is None or instance.columns > policy.solve.exact_columns):
         outcome.stopped = "columns"
-    stage = best.stage if instance.gangs else Stage.NOTHING_TO_DO
+    elif instance is not None and instance.gangs:
+        best, outcome, size = _search(instance, best, limits, guard)
+    lap("exact")
+    bounds = _bounds(best, outcome, limits)
+    if outcome.stopped and guard.remaining_s() > 0:
+        bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
+    lap("bounds")
+    waiting = reasons(snapshot, policy, best.plan.starts, best.plan.preemptions)
+    lap("reasons")
     return Decision(
         snapshot_version=snapshot.store_version,
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
-        waiting=reasons(snapshot, policy, best.plan.starts, best.plan.preemptions),
-        goals=judge(snapshot, policy, best.values, _bounds(best, outcome, limits)),
+        waiting=waiting,
+        goals=judge(snapshot, policy, best.values, bounds),
         certificate=Certificate(
-            stage=stage,
+            stage=best.stage if startable else Stage.NOTHING_TO_DO,
             grain=Grain.SINGLETONS,
             budget_ms=policy.solve.budget_ms,
             spent_ms=outcome.spent_ms,
@@ -84,6 +99,25 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
             stopped=outcome.stopped,
         ),
     )
+
+
+def _far_too_large(snapshot: Snapshot, policy: Policy) -> bool:
+    """Whether the exact model is too large beyond doubt, so that nothing is reduced for it."""
+    columns = max(_FEWEST_COLUMNS, policy.solve.exact_columns)
+    return len(candidates(snapshot)) * len(snapshot.hosts) > _SPARSE * columns
+
+
+def _search(
+    instance: Instance, best: _Candidate, limits: Sequence[int], guard: Guard
+) -> tuple[_Candidate, Outcome, tuple[int, int]]:
+    """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
+    policy, model = instance.policy, cp_model.CpModel()
+    variables, listed = build(model, instance)
+    incumbent = Incumbent(best.rank, encode(variables, best.plan))
+    budget_ms, seed = policy.solve.budget_ms, policy.solve.seed
+    outcome = run(model, listed, incumbent, limits, budget_ms=budget_ms, seed=seed, guard=guard)
+    best = _better(best, _exact(variables, outcome, instance.snapshot, policy))
+    return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
 
 
 def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple[Goal, ...]]:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model.decision import Preemption, RuleFamily, Start
-from ..model.host import MILLI, Gpu, Host
+from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, Role, WorkerRequest
+from ..model.job_state import JobState
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import CardKind, allowed_sites, card_memory, placeable, surely_over_s
+from .demand import CardKind, allowed_sites, card_memory, surely_over_s
 from .violation import Violation
 
 
@@ -32,9 +33,8 @@ def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> 
                 yield _eligibility(
                     start.job, 1, "hosts", f"job {job.id} is placed on {name}, which is not in the fleet"
                 )
-            elif not placeable(host):
-                state = "a spare" if host.spare else host.state.value
-                yield _eligibility(start.job, 1, "hosts", f"job {job.id} is placed on {name}, which is {state}")
+            else:
+                yield from _host_takes(record, host, snapshot)
             if host is not None and host.path.site not in sites:
                 text = f"job {job.id} is placed on {name} of site {host.path.site}; it may run on {sorted(sites)}"
                 yield _eligibility(start.job, 1, "hosts", text)
@@ -48,6 +48,25 @@ def eligibility(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> 
             if len(types) > 1:
                 text = f"role {role.name} of job {job.id} is spread over the GPU types {sorted(types)}"
                 yield _eligibility(start.job, len(types) - 1, "GPU types", text)
+
+
+def _host_takes(record: JobRecord, host: Host, snapshot: Snapshot) -> Iterator[Violation]:
+    """The host is ready; a spare only replaces lost hosts; one that is held is for its gang, or for higher levels."""
+    if host.state is not HostState.READY:
+        text = f"job {record.id} is placed on {host.id}, which is {host.state.value}"
+        yield _eligibility(record.id, 1, "hosts", text)
+        return
+    if host.spare and record.replacing_until_s <= snapshot.now_s:
+        yield _eligibility(record.id, 1, "hosts", f"job {record.id} is placed on {host.id}, which is a spare")
+    owners = [
+        other
+        for other in snapshot.jobs
+        if other.state is JobState.QUEUED and host.id in other.replacing and other.replacing_until_s > snapshot.now_s
+    ]
+    top = max((other.level for other in owners), default=-1)
+    if owners and record.level <= top and record.id not in {other.id for other in owners if other.level == top}:
+        text = f"job {record.id} is placed on {host.id}, which is held for job {owners[0].id} that lost a host"
+        yield _eligibility(record.id, 1, "hosts", text)
 
 
 def _ends_in_time(record: JobRecord, host: Host, snapshot: Snapshot, policy: Policy) -> Iterator[Violation]:

@@ -94,6 +94,7 @@ def _ties(
 
     coming: dict[object, set[JobId]] = defaultdict(set)
     near: dict[JobId, set[JobId]] = {start.job: set() for start in starts if start.job in records}
+    position = {record.id: number for number, record in enumerate(snapshot.jobs)}
     for start in starts:
         for name in place(records[start.job], start.placement) if start.job in records else ():
             coming[name].add(start.job)
@@ -104,9 +105,9 @@ def _ties(
         served = {job for job in beside if sides.may(records[job], record)}
         for job in served:
             near[job].add(record.id)
-        yield from _beneficiaries(record.id, told[record.id], _in_order(snapshot, served))
+        yield from _beneficiaries(record.id, told[record.id], _in_order(position, served))
     for start in starts:
-        right = _in_order(snapshot, near.get(start.job, set()))
+        right = _in_order(position, near.get(start.job, set()))
         if start.job in records and start.after != right:
             text = f"job {start.job} is to start after {list(start.after)} have left; {list(right)} leave for it"
             yield _fault(start.job, max(1, len(set(start.after) ^ set(right))), "victims", text)
@@ -121,9 +122,9 @@ def _beneficiaries(victim: JobId, told: tuple[JobId, ...], right: tuple[JobId, .
         yield _fault(victim, max(1, len(set(told) ^ set(right))), "beneficiaries", text)
 
 
-def _in_order(snapshot: Snapshot, jobs: Collection[JobId]) -> tuple[JobId, ...]:
+def _in_order(position: Mapping[JobId, int], jobs: Collection[JobId]) -> tuple[JobId, ...]:
     """The jobs in the order of the snapshot."""
-    return tuple(record.id for record in snapshot.jobs if record.id in jobs) if jobs else ()
+    return tuple(sorted(jobs, key=position.__getitem__))
 
 
 def _needless(

@@ -72,6 +72,8 @@ class Worlds:
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._ranks = Ranks(snapshot)
+        self._highest_leaving = max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1)
+        self._lower: dict[int, tuple[list[JobRecord], list[JobRecord], list[JobRecord]]] = {}
         self._placers: dict[tuple[World, int], Placer] = {}
         self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
@@ -83,23 +85,32 @@ class Worlds:
 
     def victims(self) -> list[JobRecord]:
         """Running jobs that gangs of the level may evict, and that this round lets run."""
-        at = rank(self.level, inside=False)
-        return [record for record in self.lower() if record.id in self._victims and self._ranks.bar(record) < at]
+        return self._below(self.level)[1]
 
     def lower(self) -> list[JobRecord]:
         """Jobs of lower levels that hold capacity and keep it."""
-        return [record for record in self._staying if record.level < self.level]
+        return self._below(self.level)[0]
 
     def protected(self) -> list[JobRecord]:
         """Jobs of lower levels that gangs of the level may not evict now."""
-        able = {record.id for record in self.victims()}
-        return [record for record in self.lower() if record.id not in able]
+        return self._below(self.level)[2]
 
     def covered(self, record: JobRecord) -> bool:
         """Whether the running job is inside a guarantee that gangs of the level do not reach into."""
         return self._ranks.bar(record) > 2 * record.level + 1 and self._ranks.bar(record) >= rank(
             self.level, inside=False
         )
+
+    def _below(self, level: int) -> tuple[list[JobRecord], list[JobRecord], list[JobRecord]]:
+        """Who keeps capacity below that level: all, those that may leave, and those that may not."""
+        if level not in self._lower:
+            at = rank(level, inside=False)
+            lower = [record for record in self._staying if record.level < level]
+            able = [record.id in self._victims and self._ranks.bar(record) < at for record in lower]
+            leaving = [record for record, may in zip(lower, able, strict=True) if may]
+            staying = [record for record, may in zip(lower, able, strict=True) if not may]
+            self._lower[level] = lower, leaving, staying
+        return self._lower[level]
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
         """The protected jobs that cannot stay where they are if the gang is placed there."""
@@ -126,7 +137,7 @@ class Worlds:
         """Levels that find the same in that world have the same number."""
         if world.no_victims or world.no_lower:
             return self.level
-        return min(self.level, 1 + max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1))
+        return min(self.level, 1 + self._highest_leaving)
 
     def placement(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> Placement | None:
         """Where the gang would be placed in that world, confined as it asks or as `within` says; None where nowhere."""
@@ -134,10 +145,11 @@ class Worlds:
         if self.free(job, world) < job.gpu_milli:
             return None
         placer = self.placer(world)
-        team = job.team if placer.books.ledger.limited else None
+        team = job.team if placer.books.ledger.limits_team(job.team) else None
         key = (placer.shape(record, within), team, world, self._grain(world))
         if key not in self._known:
-            self.spent += len(self._snapshot.hosts)
+            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
+            self.spent += len(self._snapshot.hosts) // 2
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -172,10 +184,14 @@ class Worlds:
         """The sites that the gang may run on."""
         return allowed_sites(job, self._snapshot, self._policy)
 
+    def heeds_team(self, job: Job) -> bool:
+        """Whether it matters which team's gang it is: it shares cards, or limits count it."""
+        return any(role.request.fractional for role in job.roles) or self.placer().books.ledger.limits_team(job.team)
+
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
         bar = self.placer().bar(record)
-        return bar, self.over_s(record) if bar.windows else 0
+        return bar, self.over_s(record) if bar.hosts else 0
 
     def over_s(self, record: JobRecord) -> int:
         """When the gang is surely over if it starts now, in seconds since the epoch."""
@@ -193,7 +209,7 @@ class Worlds:
     def shorter_limits(self, record: JobRecord) -> list[int]:
         """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
         left = self.over_s(replace(record, job=replace(record.job, walltime_limit_s=1))) - 1
-        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).windows)}
+        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
     def unavailable(self) -> list[Host]:

@@ -106,7 +106,7 @@ def _released(record: JobRecord, event: GangReleased, policy: Policy, at_s: int)
     if cause in (StopCause.START_FAILED, StopCause.START_TIMEOUT):
         state, changes = _after_failed_start(record, policy.failure, at_s)
     elif cause is StopCause.HOST_LOST:
-        state, changes = _after_lost_host(record)
+        state, changes = _after_lost_host(record, policy, at_s)
     if state in (JobState.QUEUED, JobState.HELD):
         changes = {"stop_cause": None, "planned_s": None, "started_s": None, "exit_code": None, **changes}
     return move(record, state, at_s, placement=None, inside_guarantee=False, **changes)
@@ -120,11 +120,14 @@ def _after_failed_start(record: JobRecord, failure: FailurePolicy, at_s: int) ->
     return JobState.QUEUED, {"failed_starts": failed, "not_before_s": at_s + backoff_s(failed, failure)}
 
 
-def _after_lost_host(record: JobRecord) -> tuple[JobState, dict[str, Any]]:
+def _after_lost_host(record: JobRecord, policy: Policy, at_s: int) -> tuple[JobState, dict[str, Any]]:
     if record.restarts >= record.job.max_restarts:
         text = f"its {record.job.max_restarts} restarts are used up: {record.message}"
         return JobState.FAILED, {"message": text}
-    return JobState.QUEUED, {"restarts": record.restarts + 1}
+    # The lost host is among them: it may come back in time.
+    hosts = record.placement.hosts if record.placement else ()
+    until_s = at_s + policy.time.replace_grace_s
+    return JobState.QUEUED, {"restarts": record.restarts + 1, "replacing": hosts, "replacing_until_s": until_s}
 
 
 _HANDLERS: dict[type, Callable[[JobRecord, Any, Policy, int], JobRecord]] = {

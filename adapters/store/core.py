@@ -47,7 +47,7 @@ class BookStore:
     def submit(self, job: Job, *, now_s: int, client_key: str | None = None) -> Submitted:
         """See the port."""
         with self._library.write() as books:
-            return queue.submit(books, job, client_key, now_s)
+            return queue.submit(books, job, client_key, now_s, self._policy)
 
     def job(self, job: JobId) -> JobRecord:
         """See the port."""
@@ -138,7 +138,6 @@ class BookStore:
         """See the port. Teams' usage is decayed to `now_s` and includes what runs."""
         with self._library.read() as books:
             jobs = books.jobs_in(WAITING | HOLDING)
-            half_life_s = self._policy.order.half_life_s
             return Snapshot(
                 now_s=now_s,
                 sites=books.sites(),
@@ -146,7 +145,7 @@ class BookStore:
                 hosts=tuple(row.host for row in books.hosts()),
                 jobs=jobs,
                 reservations=books.reservations(),
-                teams=usage.current(books.teams(), jobs, now_s, half_life_s),
+                teams=usage.current(books.teams(), jobs, now_s, self._policy),
                 store_version=books.log_number(),
             )
 

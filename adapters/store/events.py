@@ -57,7 +57,7 @@ def _apply_to_job(books: Books, event: GangEvent, now_s: int, policy: Policy) ->
     if new is old:
         return
     if not new.state.holds_capacity:
-        charge(books, old, now_s, policy.order.half_life_s)
+        charge(books, old, now_s, policy)
     _judge_hosts(books, event, old, new, policy)
 
 

@@ -51,6 +51,8 @@ def on_start(record: JobRecord, start: Start, now_s: int) -> JobRecord:
         started_s=None,
         stop_cause=None,
         inside_guarantee=start.inside_guarantee,
+        replacing=(),
+        replacing_until_s=0,
         exit_code=None,
         message="",
     )
@@ -159,6 +161,8 @@ def _requeue_ended(record: JobRecord, now_s: int) -> JobRecord:
         failed_starts=0,
         restarts=0,
         not_before_s=0,
+        replacing=(),
+        replacing_until_s=0,
         exit_code=None,
         message="",
     )

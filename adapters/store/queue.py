@@ -10,16 +10,18 @@ from ...model.codec import dumps
 from ...model.errors import InvalidInput
 from ...model.ids import JobId
 from ...model.job import Job
+from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from ..ports import Submitted
 from . import lifecycle
 from .books import Books, ClientKey
+from .budget import Purse
 from .changes import log_job, require_job, save
 
 MAX_KEY = 200
 
 
-def submit(books: Books, job: Job, client_key: str | None, now_s: int) -> Submitted:
+def submit(books: Books, job: Job, client_key: str | None, now_s: int, policy: Policy) -> Submitted:
     """Queues the job, or returns the one that this client key made. Raises InvalidInput."""
     document = dumps(job)
     if client_key is not None:
@@ -30,7 +32,7 @@ def submit(books: Books, job: Job, client_key: str | None, now_s: int) -> Submit
         raise InvalidInput("id", f"a job named {job.id!r} exists", "a name that is not in use")
     _check_team(books, job)
     others = dependencies(books, job)
-    record = lifecycle.new_record(job, others, now_s)
+    record = Purse(books, now_s, policy).judged(lifecycle.new_record(job, others, now_s))
     books.put_job(record)
     log_job(books, record, "submitted", now_s, {"user": job.user, "team": job.team})
     settled = lifecycle.on_dependencies(record, others, now_s)

@@ -1,4 +1,4 @@
-"""What time alone decides: queue deadlines, dependencies, start timeouts, walltime limits, hosts down for too long."""
+"""What time alone decides: deadlines, dependencies, start timeouts, walltime limits, hosts down for long, budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...model.job_state import HOLDING, WAITING, JobState, StopCause
 from ...model.limits import ran_s, walltime_limit_s
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord
-from . import lifecycle
+from . import budget, lifecycle
 from .books import AttemptRef, Books, IntentRow
 from .changes import log_job, save
 from .queue import dependencies
@@ -44,7 +44,7 @@ def sweep(books: Books, now_s: int, policy: Policy) -> tuple[str, ...]:
             stored = save(books, old, new, now_s)
             log_job(books, stored, "swept", now_s)
             done.append(f"job {stored.id} is {stored.state}: {stored.message or 'its dependencies succeeded'}")
-    return tuple(done)
+    return (*done, *budget.sweep(books, books.jobs_in(WAITING | HOLDING), now_s, policy))
 
 
 def _waiting(books: Books, record: JobRecord, now_s: int) -> JobRecord:

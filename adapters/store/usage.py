@@ -1,10 +1,16 @@
-"""What teams have used: charged when an attempt leaves its hosts, halved every half-life, and shown up to now."""
+"""What teams have used and spent: charged when an attempt leaves its hosts, and shown up to now.
+
+Use is halved every half-life; what is spent counts for one calendar month (UTC).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 
+from ...model.budget import charged_gpu_s
+from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from ...model.team import Team, Usage
 from .books import Books, TeamRow
@@ -20,13 +26,12 @@ FIELDS = {
 MILLI = 1000
 
 
-def charge(books: Books, record: JobRecord, now_s: int, half_life_s: int) -> None:
+def charge(books: Books, record: JobRecord, now_s: int, policy: Policy) -> None:
     """Books what the attempt that leaves now has held since it was planned, on its team."""
     row = books.team(record.job.team)
     if row is not None:
-        fresh = decayed(row, now_s, half_life_s)
-        held_s = max(0, now_s - (record.planned_s or now_s))
-        books.put_team(replace(fresh, team=_charged(fresh.team, record, held_s)))
+        fresh = decayed(row, now_s, policy)
+        books.put_team(replace(fresh, team=_charged(fresh.team, record, now_s, policy)))
 
 
 def new_team(known: TeamRow | None, team: Team) -> TeamRow:
@@ -37,31 +42,41 @@ def new_team(known: TeamRow | None, team: Team) -> TeamRow:
     return replace(known, team=kept)
 
 
-def decayed(row: TeamRow, now_s: int, half_life_s: int) -> TeamRow:
-    """The row with its usage as of `now_s`; use loses half its weight every `half_life_s`."""
+def decayed(row: TeamRow, now_s: int, policy: Policy) -> TeamRow:
+    """The row with its usage as of `now_s`: it loses half its weight every half-life; a new month spends anew."""
     passed_s = 0 if row.usage_at_s is None else now_s - row.usage_at_s
-    if passed_s <= 0:
+    if row.usage_at_s is None or passed_s <= 0:
         return replace(row, usage_at_s=row.usage_at_s or now_s)
-    factor = 0.5 ** (passed_s / half_life_s)
+    factor = 0.5 ** (passed_s / policy.order.half_life_s)
     usage = Usage(**{field: round(getattr(row.team.usage, field) * factor) for field in FIELDS})
-    return TeamRow(team=replace(row.team, usage=usage), usage_at_s=now_s)
+    spent_gpu_s = row.team.spent_gpu_s if month_start_s(now_s) <= row.usage_at_s else 0
+    return TeamRow(team=replace(row.team, usage=usage, spent_gpu_s=spent_gpu_s), usage_at_s=now_s)
 
 
-def current(rows: Iterable[TeamRow], holding: Iterable[JobRecord], now_s: int, half_life_s: int) -> tuple[Team, ...]:
+def current(rows: Iterable[TeamRow], holding: Iterable[JobRecord], now_s: int, policy: Policy) -> tuple[Team, ...]:
     """The teams with usage and spending up to now, running attempts included."""
-    teams = {row.team.id: decayed(row, now_s, half_life_s).team for row in rows}
+    teams = {row.team.id: decayed(row, now_s, policy).team for row in rows}
     for record in holding:
         team = teams.get(record.job.team)
         if team is not None and record.planned_s is not None:
-            teams[team.id] = _charged(team, record, max(0, now_s - record.planned_s))
+            teams[team.id] = _charged(team, record, now_s, policy)
     return tuple(teams.values())
 
 
-def _charged(team: Team, record: JobRecord, held_s: int) -> Team:
+def month_start_s(now_s: int) -> int:
+    """When the month of that time began, in seconds since the epoch (UTC)."""
+    now = datetime.fromtimestamp(now_s, UTC)
+    return int(datetime(now.year, now.month, 1, tzinfo=UTC).timestamp())
+
+
+def _charged(team: Team, record: JobRecord, now_s: int, policy: Policy) -> Team:
+    since_s = record.planned_s if record.planned_s is not None else now_s
+    held_s = max(0, now_s - since_s)
     held = {
         field: getattr(team.usage, field)
         + held_s * sum(role.count * getattr(role.request, amount) for role in record.job.roles)
         for field, amount in FIELDS.items()
     }
-    spent_gpu_s = team.spent_gpu_s + held_s * record.job.gpu_milli // MILLI
+    held_gpu_s = max(0, now_s - max(since_s, month_start_s(now_s))) * record.job.gpu_milli // MILLI
+    spent_gpu_s = team.spent_gpu_s + charged_gpu_s(held_gpu_s, record.level, policy)
     return replace(team, usage=Usage(**held), spent_gpu_s=spent_gpu_s)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .backfill import Conservative, easy
+from .backfill import Conservative, easy, easy_preempt
 from .decision import Scheduler, decision_of
 from .fgd import Fgd
-from .fifo import RandomFit, best_fit, fifo, first_fit
+from .fifo import RandomFit, best_fit, best_fit_preempt, fifo, first_fit
 from .gavel import Gavel
 from .partitioned import FifoPartitioned
 from .slurm import Slurm
@@ -18,9 +18,12 @@ BASELINES: dict[str, Callable[[], Scheduler]] = {
     "first_fit": lambda: first_fit,
     "random": RandomFit,
     "best_fit": lambda: best_fit,
+    "best_fit_preempt": lambda: best_fit_preempt,
     "easy": lambda: easy,
+    "easy_preempt": lambda: easy_preempt,
     "conservative": Conservative,
     "slurm": Slurm,
+    "slurm_preempt": lambda: Slurm(preempt=True),
     "fgd": Fgd,
     "gavel": Gavel,
 }

@@ -8,7 +8,8 @@ from ...model.decision import Decision, Start
 from ...model.ids import JobId
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
-from .decision import decision_of, start_of
+from .decision import decision_of, preempting, start_of
+from .evictor import Evictor
 from .fifo import by_level
 from .planner import Planner
 from .profile import Reservation
@@ -29,14 +30,33 @@ def easy(snapshot: Snapshot, policy: Policy) -> Decision:
     return decision_of(snapshot, policy, starts)
 
 
-def backfill(planner: Planner, queue: list[JobRecord], depth: int) -> list[Start]:
+def easy_preempt(snapshot: Snapshot, policy: Policy) -> Decision:
+    """As `easy`, and a gang that does not fit first takes the place of running jobs of lower levels, cheapest first.
+
+    Only where that cannot be, or would harm the head's reservation, it waits: as head with a reservation of its own.
+    """
+    planner = Planner(snapshot, policy)
+    evictor = Evictor(snapshot, policy, planner.placer)
+    starts = backfill(planner, by_level(snapshot, policy), 1, evictor)
+    return preempting(snapshot, policy, starts, (victim.id for victim in evictor.chosen))
+
+
+def backfill(planner: Planner, queue: list[JobRecord], depth: int, evictor: Evictor | None = None) -> list[Start]:
     """Starts in the order of the queue; the first `depth` gangs that do not fit are promised their earliest time.
 
-    A gang that has no time at all, even when all running work has left, is promised nothing and blocks nobody.
+    A gang that has no time at all, even when all running work has left, is promised nothing and blocks nobody. With an
+    `evictor`, which needs a queue by falling level, running jobs leave for what does not fit.
     """
-    starts, promised = [], 0
+    starts, promised, level = [], 0, None
     for record in queue:
+        if evictor is not None and record.level != level:
+            level = record.level
+            evictor.begin(level)
         placement = planner.start(record)
+        if placement is not None and evictor is not None:
+            evictor.started(record, placement)
+        elif evictor is not None:
+            placement = evictor.start(record, planner.start_without)
         if placement is not None:
             starts.append(start_of(record, placement))
         elif promised < depth:

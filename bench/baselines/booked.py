@@ -13,8 +13,9 @@ from ...model.snapshot import JobRecord
 from ...solver.books import Books
 from ...solver.demand import CardKind
 from ...solver.layout import lay_out
+from ...solver.placing import by_type
 from .floor import Floor, Ints
-from .seating import CardChoice, Supply, Taste, seat
+from .seating import CardChoice, May, Supply, Taste, seat
 
 _ANY_NUMBER = 100_000
 
@@ -33,7 +34,9 @@ class Booked:
 
         `beside` is a narrower supply that takes from this one too.
         """
-        if seat(record, self.floor, self if beside is None else beside, taste) is None:
+        allowed = self.floor.open_now(record, self.books.ledger)
+        supply = self if beside is None else beside
+        if seat(record, self.floor, supply, taste, allowed, self._may(record.job)) is None:
             return None
         counts: dict[str, Counter[tuple[HostId, CardKind | None]]] = {}
         cards: dict[str, list[tuple[HostId, int]]] = {}
@@ -46,6 +49,16 @@ class Booked:
                 counts.setdefault(worker.role, Counter())[worker.host, kind] += 1
         self.undo()
         return lay_out(record, counts, self.books, cards)
+
+    def _may(self, job: Job) -> May:
+        """Whether the limits of the gang's team, and of those above it, allow cards of these types now."""
+        ledger = self.books.ledger
+        return lambda types: not ledger.limited or ledger.allows(job.team, by_type(job, types))
+
+    def within_limits(self, job: Job) -> bool:
+        """Whether the limits allow the gang cards of any types that it accepts."""
+        may = self._may(job)
+        return any(may(types) for types in self.floor.types(job))
 
     def room(self, role: Role, team: TeamId, gpu_type: str | None) -> Ints:
         """Workers of the role that each host takes now on top of all others."""

@@ -13,7 +13,8 @@ from ...solver.demand import candidates
 from ...solver.order import order
 from ...solver.placing import Placer
 from .booked import Booked
-from .decision import decision_of, start_of
+from .decision import decision_of, preempting, start_of
+from .evictor import Evictor
 from .floor import Floor
 from .tastes import Anywhere, First, first_card
 
@@ -43,6 +44,28 @@ def best_fit(snapshot: Snapshot, policy: Policy) -> Decision:
     """
     placer = Placer(snapshot, policy, Books(snapshot))
     return _serve(snapshot, policy, by_level(snapshot, policy), placer.place, False)
+
+
+def best_fit_preempt(snapshot: Snapshot, policy: Policy) -> Decision:
+    """As `best_fit`, and what does not fit takes the place of running jobs of lower levels, the cheapest first.
+
+    One gang after the other, with the rights, the least run time, the bound on evictions, the grace and the prices of
+    the rules; see `Evictor` for how victims are found.
+    """
+    placer = Placer(snapshot, policy, Books(snapshot))
+    evictor, starts, level = Evictor(snapshot, policy, placer), list[Start](), None
+    for record in by_level(snapshot, policy):
+        if record.level != level:
+            level = record.level
+            evictor.begin(level)
+        placement = placer.place(record)
+        if placement is not None:
+            evictor.started(record, placement)
+        else:
+            placement = evictor.start(record)
+        if placement is not None:
+            starts.append(start_of(record, placement))
+    return preempting(snapshot, policy, starts, (victim.id for victim in evictor.chosen))
 
 
 class RandomFit:

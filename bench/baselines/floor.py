@@ -12,10 +12,12 @@ from ...model.host import Host
 from ...model.ids import HostId, SiteId
 from ...model.job import Job, Role
 from ...model.policy import Policy
-from ...model.snapshot import Snapshot
+from ...model.snapshot import JobRecord, Snapshot
 from ...model.topology import Layer
+from ...solver.bars import Bars
 from ...solver.confinements import Confinements
 from ...solver.demand import allowed_sites, card_takes, placeable
+from ...solver.ledger import Ledger
 
 Ints = NDArray[np.int64]
 Types = tuple[str | None, ...]
@@ -39,6 +41,7 @@ class Floor:
         self.hosts: list[Host] = [host for host in taking if placeable(host)]
         self.index: dict[HostId, int] = {host.id: number for number, host in enumerate(self.hosts)}
         self.confinement = Confinements(snapshot, policy) if confinement is None else confinement
+        self._bar = Bars(snapshot, policy, self.hosts)
         self._snapshot, self._policy = snapshot, policy
         self._domains: dict[Layer | None, Ints] = {}
         self._masks: dict[frozenset[SiteId], Ints] = {}
@@ -62,6 +65,19 @@ class Floor:
         if sites not in self._masks:
             self._masks[sites] = np.array([host.path.site in sites for host in self.hosts], dtype=np.int64)
         return self._masks[sites]
+
+    def open_now(self, record: JobRecord, ledger: Ledger) -> Ints:
+        """1 for each host that the gang may use now: at its sites, no window before its end, nobody with its label."""
+        closed = self._bar(record).closed(ledger)
+        allowed = self.allowed(record.job)
+        if closed is None:
+            return allowed
+        return allowed * np.array([not closed(host.id) for host in self.hosts], dtype=np.int64)
+
+    def open_between(self, job: Job, start_s: int, end_s: int) -> Ints:
+        """1 for each host at the gang's sites that no maintenance window takes in that time, else 0."""
+        free = [all(w.end_s <= start_s or end_s <= w.start_s for w in host.windows) for host in self.hosts]
+        return self.allowed(job) * np.array(free, dtype=np.int64)
 
     def types(self, job: Job) -> list[Types]:
         """Choices of one GPU type for each role, the fastest first; a type needs a card with memory enough."""

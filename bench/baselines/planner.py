@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ...model.ids import JobId
 from ...model.job import Job
 from ...model.placement import Placement
 from ...model.policy import Policy
@@ -34,9 +38,14 @@ class Planner:
         books = Books(snapshot)
         self.floor = Floor(snapshot, policy)
         self.profile = Profile(snapshot, policy, self.floor)
-        self._placer = Placer(snapshot, policy, books)
+        self.placer = Placer(snapshot, policy, books)
+        self._snapshot, self._policy = snapshot, policy
+        self._gone: set[JobId] = set()
+        self._begun: list[tuple[JobRecord, Placement]] = []
+        self._kept: list[Reservation] = []
         self._booked = Booked(self.floor, books, fullest_card)
         self._monotone = monotone
+        self._limited = books.ledger.limited
         self._refused: dict[_Shape, int] = {}
         self._earliest: dict[_Shape, tuple[int, int]] = {}
 
@@ -45,25 +54,59 @@ class Planner:
         length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
         if self._monotone and length_s >= self._refused.get(shape, length_s + 1):
             return None
-        placement = self._placer.place(record)
+        placement = self._start(record)
+        if placement is None:
+            self._refused[shape] = length_s
+        else:
+            self._begun.append((record, placement))
+        return placement
+
+    def start_without(self, record: JobRecord, placement: Placement, leaving: Sequence[JobRecord]) -> bool:
+        """Starts a gang that is booked already once these have left; False, with nothing changed, if that harms."""
+        gone = self._gone | {victim.id for victim in leaving}
+        profile = self._profile_without(gone)
+        if not profile.start(record, placement):
+            return False
+        self.profile, self._gone = profile, gone
+        self._begun.append((record, placement))
+        # With room that was not there before, what was refused may fit, and earlier times may be found.
+        self._refused, self._earliest = {}, {}
+        return True
+
+    def _profile_without(self, gone: set[JobId]) -> Profile:
+        """What is to come if these have left, with all that was started and promised in this round."""
+        staying = tuple(record for record in self._snapshot.jobs if record.id not in gone)
+        profile = Profile(replace(self._snapshot, jobs=staying), self._policy, self.floor)
+        for record, placement in self._begun:
+            profile.take(record, placement)
+        for promise in self._kept:
+            profile.reserve(promise.use, profile.split(promise.start_s), profile.split(promise.end_s))
+        return profile
+
+    def _start(self, record: JobRecord) -> Placement | None:
+        """Books the gang where it harms no reservation, by the engine's placing if that can be."""
+        length_s = self.profile.limits.length_s(record)
+        placement = self.placer.place(record)
         if placement is not None and self.profile.start(record, placement):
             return placement
         if placement is not None:
-            self._placer.remove(record, placement)
+            self.placer.remove(record, placement)
             window = Window(self.profile, 0, self.profile.slots(0, length_s))
             placement = self._booked.place(record, Tightest(), Promised(self._booked, window))
             if placement is not None and self.profile.start(record, placement):
                 return placement
             if placement is not None:
-                self._placer.remove(record, placement)
-        self._refused[shape] = length_s
+                self.placer.remove(record, placement)
         return None
 
     def earliest(self, record: JobRecord, before_s: int | None = None) -> Reservation | None:
         """The earliest time from the next slot on, and before `before_s`, at which the gang has room until its limit.
 
-        None where there is none, even when all running work has left.
+        None where there is none, even when all running work has left, and while a limit of its team forbids its start,
+        for whose end there is no promise.
         """
+        if not self._booked.within_limits(record.job):
+            return None
         length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
         known_length_s, known_s = self._earliest.get(shape, (length_s + 1, 0))
         first_s = known_s if self._monotone and length_s >= known_length_s else 0
@@ -78,8 +121,11 @@ class Planner:
             end = int(ends[start])
             if not self._holds(record.job, start, end):
                 continue
-            window = Window(self.profile, start, end)
-            if seat(record, self.floor, window, Tightest()) is not None:
+            window, allowed = (
+                Window(self.profile, start, end),
+                self.floor.open_between(record.job, at_s, at_s + length_s),
+            )
+            if seat(record, self.floor, window, Tightest(), allowed) is not None:
                 self._earliest[shape] = (length_s, at_s)
                 return Reservation(at_s, at_s + length_s, window.use)
         return None
@@ -92,10 +138,13 @@ class Planner:
         if not profile.holds(promise.use, start, end):
             return None
         profile.reserve(promise.use, start, end)
-        return Reservation(profile.times[start], profile.times[end], promise.use)
+        kept = Reservation(profile.times[start], profile.times[end], promise.use)
+        self._kept.append(kept)
+        return kept
 
     def release(self, kept: Reservation) -> None:
         """Gives back what `keep` took."""
+        self._kept.remove(kept)
         self.profile.reserve(kept.use, self.profile.split(kept.start_s), self.profile.split(kept.end_s), -1)
 
     def _clear(self, job: Job, ends: Ints) -> NDArray[np.bool_]:
@@ -146,5 +195,7 @@ class Planner:
         return sums
 
     def _shape(self, job: Job) -> _Shape:
-        team = job.team if any(role.request.fractional for role in job.roles) else None
-        return job.roles, job.topology, job.cross_site, job.sites, job.off_premises, job.tier <= 2, team
+        alone = self._limited or any(role.request.fractional for role in job.roles)
+        team = job.team if alone else None
+        rules = (job.topology, job.cross_site, job.sites, job.off_premises, job.tier <= 2, job.anti_affinity)
+        return job.roles, rules, team

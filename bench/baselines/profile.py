@@ -105,6 +105,10 @@ class Profile:
         self._busy = busy
         return False
 
+    def take(self, record: JobRecord, placement: Placement) -> None:
+        """Takes what a gang started now holds until its limit, whoever else was promised it."""
+        self._take(record, placement, self.split(self.times[0] + self.limits.length_s(record)))
+
     def reserve(self, use: Use, start: int, end: int, sign: int = 1) -> None:
         """Takes that part of each host in the slots from `start` up to `end` (sign -1: gives it back)."""
         hosts = [self.floor.index[name] for name in use]

@@ -13,7 +13,8 @@ from ...model.team import Team
 from ...solver.demand import candidates
 from ...solver.order import value_milli
 from .backfill import backfill
-from .decision import decision_of
+from .decision import decision_of, preempting
+from .evictor import SlurmEvictor
 from .planner import Planner
 
 
@@ -46,10 +47,15 @@ class Slurm:
     merged but visited by name. A team's own priorities permute its jobs of a tier among their places, as `scontrol top`
     does. bf_window is unlimited, for the manual advises it to be as long as the longest limit. Use is measured in GPUs
     held from round to round.
+
+    `preempt` sets PreemptType=preempt/qos with PreemptMode=REQUEUE: each tier may stop the tiers below, victims queue
+    again from their checkpoints, PreemptExemptTime is the rules' least run time, and what a gang that may preempt
+    cannot get at once is planned as before. `SlurmEvictor` chooses the victims.
     """
 
-    def __init__(self, weights: Weights | None = None) -> None:
+    def __init__(self, weights: Weights | None = None, *, preempt: bool = False) -> None:
         self._weights = Weights() if weights is None else weights
+        self._preempt = preempt
         self._use: dict[TeamId, float] = {}
         self._held: dict[TeamId, int] = {}
         self._at_s: int | None = None
@@ -59,12 +65,16 @@ class Slurm:
         self._account(snapshot, policy)
         priority = self.priorities(snapshot, policy)
         queue = _own_order(sorted(candidates(snapshot), key=lambda r: (-priority[r.id], r.submitted_s, r.id)))
-        starts = backfill(Planner(snapshot, policy), queue, self._weights.max_job_test)
+        planner = Planner(snapshot, policy)
+        evictor = SlurmEvictor(snapshot, policy, planner.placer) if self._preempt else None
+        starts = backfill(planner, queue, self._weights.max_job_test, evictor)
         records = {record.id: record for record in snapshot.jobs}
         for start in starts:
             record = records[start.job]
             self._held[record.job.team] = self._held.get(record.job.team, 0) + value_milli(record, policy)
-        return decision_of(snapshot, policy, starts)
+        if evictor is None:
+            return decision_of(snapshot, policy, starts)
+        return preempting(snapshot, policy, starts, (victim.id for victim in evictor.chosen))
 
     def priorities(self, snapshot: Snapshot, policy: Policy) -> dict[JobId, int]:
         """The priority of each waiting job, by the use accounted so far."""

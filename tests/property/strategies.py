@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
-from phalanx.model.host import Gpu, Host, HostState, Window
+from phalanx.model.host import CachedDataset, Gpu, Host, HostState, Window
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import (
     AntiAffinity,
     CheckpointPolicy,
+    DatasetRef,
     GpuTypeChoice,
     Job,
     Parallelism,
@@ -180,6 +182,43 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
 
 
 @st.composite
+def replacing(draw: st.DrawFn, fleet: tuple[Host, ...]) -> dict[str, Any]:
+    """Seldom the hosts that are held for a gang that lost one of them; the time of some is over."""
+    if draw(st.integers(0, 5)) < 5:
+        return {}
+    hosts = draw(st.lists(st.sampled_from([host.id for host in fleet]), min_size=1, unique=True))
+    return {"replacing": tuple(hosts), "replacing_until_s": NOW_S + draw(st.sampled_from((0, 1, 300)))}
+
+
+DATASETS = tuple(DatasetRef(name=name, size_mib=size, shards=4) for name, size in (("eeg", 40_000), ("spikes", 7_001)))
+
+
+@st.composite
+def with_caches(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """The same world with data sets for some waiting gangs, and parts of them on some hosts."""
+    if draw(st.integers(0, 2)):
+        return snapshot
+    hosts = []
+    for host in snapshot.hosts:
+        cached = []
+        for dataset in DATASETS:
+            shards = draw(st.integers(0, 4))
+            if shards:
+                there = CachedDataset(
+                    dataset=dataset.name, digest="", shards=shards, shards_total=4, size_mib=dataset.size_mib
+                )
+                cached.append(there)
+        hosts.append(replace(host, cached=tuple(cached)))
+    jobs = [
+        record
+        if record.placement
+        else replace(record, job=replace(record.job, dataset=draw(st.sampled_from((None, *DATASETS)))))
+        for record in snapshot.jobs
+    ]
+    return replace(snapshot, hosts=tuple(hosts), jobs=tuple(jobs))
+
+
+@st.composite
 def snapshots(
     draw: st.DrawFn,
     max_hosts: int = 4,
@@ -204,9 +243,10 @@ def snapshots(
                 attempt=draw(st.integers(0, 2)),
                 demoted=draw(st.integers(0, 9)) == 9,
                 not_before_s=NOW_S + 30 if draw(st.integers(0, 9)) == 9 else 0,
+                **draw(replacing(fleet)),
             )
         )
-    return replace(snapshot, jobs=(*running, *waiting))
+    return draw(with_caches(replace(snapshot, jobs=(*running, *waiting))))
 
 
 @st.composite

@@ -9,6 +9,7 @@ import pytest
 from store_world import World, a_job, check_books
 
 from phalanx.adapters.store import queue
+from phalanx.model.policy import Policy
 
 
 class ClientGone(Exception):
@@ -42,7 +43,7 @@ def test_interrupted_at_every_point_there_is_one_job_or_none(world: World) -> No
         before = world.store.snapshot(1)
         try:
             with world.store._library.write() as books:
-                queue.submit(Interrupting(books, point), a_job("j1"), "key", world.now)
+                queue.submit(Interrupting(books, point), a_job("j1"), "key", world.now, Policy())
             break
         except ClientGone:
             interrupted += 1

@@ -8,8 +8,9 @@ import click
 import pytest
 
 from phalanx.api.cli.root import guarded
+from phalanx.bench.baselines import Fgd
 from phalanx.bench.contest import hold
-from phalanx.bench.saturate import saturate_command
+from phalanx.bench.saturate import fill, packer, saturate_command
 from phalanx.bench.simulate import simulate_command
 from phalanx.bench.simulator import Options
 from phalanx.bench.standard import SUITE, standard_command
@@ -67,7 +68,7 @@ def test_a_file_is_simulated_and_reported(bench, files: Path) -> None:
         "best_fit",
         "mean wait against best_fit",
         "Synthetic:",
-        "no drains or backfill rules",
+        "preempt nobody",
         "2 seeds",
     ):
         assert told in out
@@ -123,6 +124,22 @@ def test_saturation_fills_the_fleet_and_counts_what_is_left(bench, files: Path) 
     code, out, _ = bench("saturate", "--traces", files, "--against", "first_fit", "--arrive", 1.1)
     assert code == 0
     assert "100 %" in out
+
+
+def test_fgd_is_told_the_whole_trace_as_in_its_paper(small) -> None:
+    # To a trace of pairs of cards a lone card is a fragment; who has seen but one single card knows nothing of pairs.
+    pairs = [small.job(f"p{number}", number, 10, gpus=2) for number in range(5)]
+    world = small.workload(pairs, [small.host("h", 4), small.host("g", 1)])
+    single, found = [small.job("single", 0, 10, gpus=1)], {}
+    for told, method in {"trace": packer("fgd", world), "nothing": Fgd()}.items():
+
+        def keeping(snapshot, policy, method=method, told=told):
+            decision = method(snapshot, policy)
+            found[told] = decision.starts[0].placement.hosts
+            return decision
+
+        fill("fgd", keeping, world, single, Policy(), 1, 1)
+    assert found == {"trace": ("g",), "nothing": ("h",)}
 
 
 def test_the_suite_passes_over_missing_traces_and_says_why(bench, tmp_path: Path) -> None:

@@ -50,3 +50,11 @@ def test_smoke_a_day_shared_beats_a_day_partitioned() -> None:
         assert 0.5 < found[name].fairness <= 1
     assert found["phalanx"].wait.mean < found["fifo_partitioned"].wait.mean
     assert found["phalanx"].goals_open < 0.5
+
+
+def test_each_team_may_be_guaranteed_what_it_owned() -> None:
+    plain, found = founding(1, days=0.5), founding(1, guaranteed=True, days=0.5)
+    assert plain.guaranteed_milli == {}
+    assert found.guaranteed_milli == {"language": 16_000, "vision": 16_000, "speech": 8_000, "robotics": 12_000}
+    assert {quota.gpu_type for team in found.teams for quota in team.guarantee} == {"A100", "H100"}
+    assert found.jobs == plain.jobs

@@ -58,6 +58,24 @@ def test_a_faster_type_shortens_the_work(small) -> None:
     assert by_name(run(world))["a"].end_s == 30 + 500
 
 
+def test_a_gang_in_two_racks_runs_slower_where_splitting_costs(small) -> None:
+    def racked(name: str, rack: str):
+        each = small.host(name)
+        return replace(each, path=replace(each.path, rack=rack))
+
+    hosts = [racked("h", "r0"), racked("i", "r1"), racked("j", "r1")]
+    gang = replace(small.job("gang", 0, 1_000, gpus=8, workers=2), split_milli=500)
+    lasts = {}
+    for name, fleet, outages in (
+        ("one rack", hosts, ()),
+        ("no rack is large enough", hosts[:2], ()),
+        ("one host is down", hosts, (Outage(host="j", at_s=0, back_s=90_000),)),
+    ):
+        found = by_name(run(small.workload([gang], fleet, outages=outages)))["gang"]
+        lasts[name] = found.end_s - found.start_s
+    assert lasts == {"one rack": 1_030, "no rack is large enough": 1_030, "one host is down": 2_030}
+
+
 def test_a_lost_host_costs_what_no_checkpoint_holds_and_the_job_resumes(small) -> None:
     saves = CheckpointPolicy(interval_s=100, write_s=1, restart_s=20, grace_s=30)
     world = small.workload(

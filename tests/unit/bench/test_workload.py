@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from phalanx.bench.overlay import LIMITS_S, Overlay, laid_over
+from phalanx.bench.split import with_split_cost
 from phalanx.bench.workload import runnable, scaled, some_hosts
 from phalanx.model.errors import InvalidInput
 from phalanx.model.job import Preemptible
@@ -88,3 +89,16 @@ def test_everything_made_up_is_told(small) -> None:
     told = " ".join(laid_over(crowd(small), Overlay(), 1).synthetic)
     for word in ("tier", "limits", "checkpoints", "data sets", "failures"):
         assert word in told
+
+
+def test_the_cost_of_splitting_is_drawn_from_the_measurements_and_told(small, tmp_path) -> None:
+    head = "job_type,gpus,steps_per_s_v100,steps_per_s_v100_unconsolidated\n"
+    (tmp_path / "gavel_throughputs.csv").write_text(head + "m,1,9,3\nm,2,10,4\nm,4,10,12\n")
+    world = small.workload([small.job(f"j{i}", i, 10, workers=1 + i % 2) for i in range(60)], [small.host("h")])
+    found = with_split_cost(world, tmp_path, 1)
+    assert {each.split_milli for each in found.jobs if each.job.workers == 1} == {1_000}
+    assert {each.split_milli for each in found.jobs if each.job.workers == 2} == {400, 1_000}
+    assert "slower in several" in found.synthetic[-1]
+    assert with_split_cost(world, tmp_path, 1) == found
+    with pytest.raises(InvalidInput, match="no such file"):
+        with_split_cost(world, tmp_path / "nowhere", 1)

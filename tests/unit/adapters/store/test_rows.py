@@ -36,6 +36,8 @@ def test_a_record_with_every_field_set_comes_back() -> None:
         failed_starts=10,
         restarts=11,
         not_before_s=12,
+        replacing=("h1", "h2"),
+        replacing_until_s=14,
         exit_code=-9,
         message="évicted",
         version=13,

@@ -1,0 +1,266 @@
+"""The linear relaxation of a large round: which gangs start, who leaves for them, and workers by size on each host.
+
+Rules are left out (CPU and memory beside cards, domains of gangs over several hosts, labels, windows, to whom freed
+cards go), never tightened: every decision that keeps the rules is a point of it, so no goal exceeds its maximum here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model.host import MILLI
+from ..model.ids import HostId, JobId, SiteId, TeamId
+from ..model.job import Job, Role
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+from .confinements import Confinements
+from .demand import allowed_sites, candidates, card_takes, victims
+from .held import HostClass, host_classes
+from .lp_model import LpModel
+
+Pool = tuple[SiteId, str]
+"""The cards of one GPU type at one site."""
+
+_Class = tuple[int, int, frozenset[Pool]]
+"""Workers of one size and level that may go to the same pools."""
+
+SHARE = 0
+"""The size of fractions, which count in milli-GPU; other sizes are whole cards of one worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The cards of one type on one host that new work may come to use, or those of `alike` hosts without victims.
+
+    `free_milli` now; `cards` that may become empty; by victim the milli-GPU it frees and the cards it is on.
+    """
+
+    pool: Pool
+    alike: int
+    free_milli: int
+    cards: int
+    leaving: tuple[tuple[JobId, int, int], ...]
+
+
+class Relaxation:
+    """The model, with the columns that goals are stated in."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.model = LpModel()
+        self.waiting = candidates(snapshot)
+        self.possible = victims(snapshot, policy)
+        self.evicted = {record.id: self.model.column(1) for record in self.possible}
+        self._snapshot, self._policy = snapshot, policy
+        hosts = host_classes(snapshot, self.possible)
+        self._most = _largest(hosts.values())
+        bins = _bins(hosts.values())
+        self._confinement = Confinements(snapshot, policy)
+        self._room: Counter[Pool] = Counter()
+        for each in bins:
+            self._room[each.pool] = max(self._room[each.pool], each.cards)
+        asked = {record.id: self._asked(record.job) for record in self.waiting}
+        self.started = {name: self.model.column(int(parts is not None)) for name, parts in asked.items()}
+        by_class: dict[_Class, Counter[int]] = defaultdict(Counter)
+        for record in self.waiting:
+            for size, pools, workers in asked[record.id] or ():
+                by_class[size, record.level, pools][self.started[record.id]] += workers
+        self._route(by_class, bins)
+        self._limits()
+
+    def _asked(self, job: Job) -> list[tuple[int, frozenset[Pool], int]] | None:
+        """Size, pools and number of the workers of each role with GPUs; None where some role fits nowhere."""
+        sites = allowed_sites(job, self._snapshot, self._policy)
+        on_one_host = self._confinement(job).required is Layer.HOST
+        found = []
+        for role in job.roles:
+            request = role.request
+            if not request.gpu_milli:
+                continue
+            size, workers = request.whole_gpus, role.count
+            if on_one_host and size:
+                size, workers = size * workers, 1
+            if request.fractional:
+                size, workers = SHARE, role.gpu_milli
+            pools = frozenset(pool for pool in self._room if pool[0] in sites and self._serves(role, pool, size))
+            if not pools:
+                return None
+            found.append((size, pools, workers))
+        return found
+
+    def _serves(self, role: Role, pool: Pool, size: int) -> bool:
+        request, most = role.request, self._most[pool]
+        return (
+            role.throughput_milli(pool[1]) is not None
+            and card_takes(request, most[3])
+            and size <= self._room[pool]
+            and request.cpu_milli <= most[0]
+            and request.memory_mib <= most[1]
+            and request.network_mbps <= most[2]
+        )
+
+    def _route(self, by_class: Mapping[_Class, Counter[int]], bins: list[Bin]) -> None:
+        """What starts goes to pools, and what goes to a pool goes to its bins."""
+        coming: dict[tuple[Pool, int], list[int]] = defaultdict(list)
+        loads: dict[Pool, list[tuple[int, int, int]]] = defaultdict(list)
+        for (size, level, pools), terms in by_class.items():
+            most = sum(terms.values())
+            parts = []
+            for pool in sorted(pools):
+                parts.append(self.model.column(most))
+                coming[pool, size].append(parts[-1])
+                loads[pool].append((level, parts[-1], MILLI * size or 1))
+            self.model.at_most({**terms, **dict.fromkeys(parts, -1)}, 0)
+        self._keep_back(loads, bins)
+        sizes: dict[Pool, list[int]] = defaultdict(list)
+        for pool, size in sorted(coming):
+            sizes[pool].append(size)
+        taking: dict[tuple[Pool, int], list[int]] = defaultdict(list)
+        for each in bins:
+            for size, column in self._fill(each, sizes[each.pool]).items():
+                taking[each.pool, size].append(column)
+        for key, columns in coming.items():
+            self.model.at_most({**dict.fromkeys(columns, 1), **dict.fromkeys(taking[key], -1)}, 0)
+
+    def _keep_back(self, loads: Mapping[Pool, list[tuple[int, int, int]]], bins: list[Bin]) -> None:
+        """In each pool, what victims of a level free is for higher levels; guarantees, where there are any, undo it."""
+        if any(team.guarantee for team in self._snapshot.teams):
+            return
+        levels = {record.id: record.level for record in self.possible}
+        for level in sorted(set(levels.values())):
+            freed: dict[Pool, Counter[int]] = defaultdict(Counter)
+            free: Counter[Pool] = Counter()
+            for each in bins:
+                free[each.pool] += each.alike * each.free_milli
+                for job, milli, _ in each.leaving:
+                    if levels[job] < level:
+                        freed[each.pool][self.evicted[job]] -= milli
+            for pool, parts in loads.items():
+                terms = {column: load for at, column, load in parts if at <= level}
+                if terms:
+                    self.model.at_most({**terms, **freed[pool]}, free[pool])
+
+    def _fill(self, each: Bin, sizes: list[int]) -> dict[int, int]:
+        """The workers of each size in one bin: within its milli-GPU, and within its whole blocks of each size."""
+        number = each.alike
+        milli = each.free_milli + sum(freed for _, freed, _ in each.leaving)
+        columns = {
+            size: self.model.column(number * (each.cards // size if size else milli))
+            for size in sizes
+            if (size <= each.cards and size) or (not size and milli > 0)
+        }
+        load = {column: MILLI * size if size else 1 for size, column in columns.items()}
+        freed = {self.evicted[job]: -milli for job, milli, _ in each.leaving}
+        self.model.at_most({**load, **freed}, number * each.free_milli)
+        for block in (size for size in columns if size > 1):
+            terms = {column: size // block for size, column in columns.items() if size >= block}
+            most = each.cards // block
+            if not each.leaving:
+                self.model.at_most(terms, number * most)
+            for job, _, cards in each.leaving:
+                least = (each.cards - cards) // block
+                if least < most:
+                    self.model.at_most({**terms, self.evicted[job]: least - most}, least)
+        return columns
+
+    def _limits(self) -> None:
+        """Gangs that can only run on a type count in their teams' limits of it; so do victims that leave."""
+        teams = self._snapshot.teams
+        limits = {(team.id, quota.gpu_type): quota.gpu_milli for team in teams for quota in team.limit or ()}
+        if not limits:
+            return
+        parent = {team.id: team.parent for team in teams}
+        types = {(host.id, gpu.index): gpu.gpu_type for host in self._snapshot.hosts for gpu in host.gpus}
+        rows: dict[tuple[TeamId, str], dict[int, int]] = {key: {} for key in limits}
+        room = dict(limits)
+        for record in self._snapshot.jobs:
+            for gpu_type, milli in _held(record, types).items():
+                for team in _line(record.job.team, parent):
+                    if (team, gpu_type) in limits:
+                        room[team, gpu_type] -= milli
+                        if record.id in self.evicted:
+                            rows[team, gpu_type][self.evicted[record.id]] = -milli
+        for record in self.waiting:
+            for gpu_type, milli in _bound(record.job).items():
+                for team in _line(record.job.team, parent):
+                    if (team, gpu_type) in limits:
+                        rows[team, gpu_type][self.started[record.id]] = milli
+        for key, terms in rows.items():
+            # A limit that running work exceeds already binds no more than what leaves.
+            self.model.at_most(terms, max(0, room[key]))
+
+
+def _line(team: TeamId | None, parent: Mapping[TeamId, TeamId | None]) -> list[TeamId]:
+    line = []
+    while team is not None:
+        line.append(team)
+        team = parent.get(team)
+    return line
+
+
+def _held(record: JobRecord, types: Mapping[tuple[HostId, int], str]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for worker in record.placement.workers if record.placement else ():
+        role = record.job.role(worker.role)
+        for index in worker.gpus if role is not None else ():
+            if role is not None and (worker.host, index) in types:
+                held[types[worker.host, index]] += role.request.gpu_milli if role.request.fractional else MILLI
+    return held
+
+
+def _bound(job: Job) -> Counter[str]:
+    """milli-GPU that the gang surely takes of a type: of its roles that accept no other."""
+    bound: Counter[str] = Counter()
+    for role in job.roles:
+        if role.gpu_milli and len(role.gpu_types) == 1:
+            bound[role.gpu_types[0].gpu_type] += role.gpu_milli
+    return bound
+
+
+def _largest(hosts: Iterable[HostClass]) -> dict[Pool, tuple[int, int, int, int]]:
+    """The most CPU, memory and network that one empty host of each pool has, and memory that one card has."""
+    most: dict[Pool, tuple[int, int, int, int]] = {}
+    for host in hosts:
+        own = host.host
+        for kind in host.kinds:
+            pool = (own.path.site, kind.gpu_type)
+            amounts = (own.cpu_milli, own.memory_mib, own.network_mbps, kind.memory_mib)
+            known = most.get(pool, amounts)
+            most[pool] = (
+                max(known[0], amounts[0]),
+                max(known[1], amounts[1]),
+                max(known[2], amounts[2]),
+                max(known[3], amounts[3]),
+            )
+    return most
+
+
+def _bins(hosts: Iterable[HostClass]) -> list[Bin]:
+    """The bins of these hosts; hosts that nobody may leave are merged where they are alike."""
+    found: list[Bin] = []
+    alike: Counter[tuple[Pool, int, int]] = Counter()
+    for host in hosts:
+        for gpu_type in sorted({kind.gpu_type for kind in host.kinds}):
+            each = _bin(host, gpu_type)
+            if each.leaving:
+                found.append(each)
+            elif each.free_milli:
+                alike[each.pool, each.free_milli, each.cards] += 1
+    found.extend(Bin(pool, number, milli, cards, ()) for (pool, milli, cards), number in sorted(alike.items()))
+    return found
+
+
+def _bin(host: HostClass, gpu_type: str) -> Bin:
+    free = cards = 0
+    milli: Counter[JobId] = Counter()
+    on: Counter[JobId] = Counter()
+    for card in host.cards:
+        if card.kind.gpu_type == gpu_type:
+            free += max(0, card.milli)
+            cards += not card.fixed
+            for holder in card.holders:
+                milli[holder.job] += holder.milli
+                on[holder.job] += not card.fixed
+    return Bin((host.host.path.site, gpu_type), 1, free, cards, tuple((job, milli[job], on[job]) for job in milli))
