@@ -13,6 +13,7 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
+from ..model.policy import ReservedPool
 from ..model.snapshot import Snapshot
 from .demand import CardKind, card_memory, card_takes
 from .ledger import Ledger
@@ -142,10 +143,10 @@ class Books:
     `changed` lists the hosts of all bookings in order, so that an index can catch up with what moved since it looked.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, reserved: Iterable[ReservedPool] = ()) -> None:
         self.hosts: dict[HostId, HostBook] = {host.id: HostBook(host) for host in snapshot.hosts}
         self.changed: list[HostId] = []
-        self.ledger = Ledger(snapshot)
+        self.ledger = Ledger(snapshot, reserved)
         for job, worker in holding(snapshot):
             self.take(job, worker)
 

@@ -27,7 +27,7 @@ class Carried:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._policy = policy
-        self._placer = Placer(snapshot, policy, Books(snapshot))
+        self._placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
         # What a maintenance window closes depends on the time, so there the placer's view cannot be carried along.
         self._windowed = any(host.windows for host in snapshot.hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host)]

@@ -17,7 +17,7 @@ class World:
     """The fleet without some of the running jobs, and with the starts so far."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, waiting: Iterable[JobRecord] = ()) -> None:
-        self.books = Books(snapshot)
+        self.books = Books(snapshot, policy.reserved)
         self.placer = Placer(snapshot, policy, self.books, waiting=waiting)
         self.gone: set[JobId] = set()
 

@@ -47,7 +47,7 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
 
 
 def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank) -> tuple[Start, ...]:
-    placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
+    placer = Placer(snapshot, policy, Books(snapshot, policy.reserved), waiting=waiting)
     claims = Claims(snapshot)
 
     def place(record: JobRecord, inside: bool) -> Placement | None:

@@ -11,6 +11,7 @@ from ..model.job import Job, Role, WorkerRequest
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
 from .bars import OPEN, Bar, Bars
 from .books import Books
 from .confinements import Confinements
@@ -73,7 +74,8 @@ class Placer:
         """
         job, shape = record.job, self.shape(record, within)
         options = self._options_of(shape, job.team)
-        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure, self._may(job, only)):
+        number = 1 if len(job.roles) == 1 else _TRIES
+        for types, node in options.best(number, self.pressure, self._may(job, only), self._there(record, shape)):
             self.tries += 1
             placement = self._try(record, types, node, shape)
             if placement is not None:
@@ -101,6 +103,14 @@ class Placer:
         if not ledger.limited:
             return only
         return lambda types: ledger.allows(job.team, by_type(job, types)) and (only is None or only(types))
+
+    def _there(self, record: JobRecord, shape: Shape) -> Callable[[Types, Path], bool] | None:
+        """Whether reserved pools let the gang take cards of these types in a domain; None where none keeps any."""
+        ledger, job = self.books.ledger, record.job
+        if not ledger.pooled(record):
+            return None
+        site = {host.path.domain(Layer.SITE, host.id): host.path.site for host in self._taking}
+        return lambda types, node: ledger.pools_allow(site[node[0]] if node else None, by_type(job, types))
 
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)

@@ -6,7 +6,7 @@ A start of rank r may use what a victim with a bar below r leaves. Only one righ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..model.decision import Start
 from ..model.placement import Placement
@@ -55,3 +55,16 @@ class Ranks:
                 at += 1
             placed.append((at, record, start.placement))
         return placed
+
+
+def most_kept(rank: int, freed: Mapping[int, int], used: Mapping[int, int]) -> int:
+    """The most, for any rank from that one up, that victims with bars there or above left and higher starts leave."""
+    limits = {rank, *(at for at in freed if at > rank)}
+    return max(
+        0,
+        *(
+            sum(milli for at, milli in freed.items() if at >= limit)
+            - sum(milli for at, milli in used.items() if at > limit)
+            for limit in limits
+        ),
+    )

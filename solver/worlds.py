@@ -232,7 +232,9 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
+            books = Books(
+                replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams), self._policy.reserved
+            )
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.

@@ -73,9 +73,8 @@ def _best_with(
     """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
     waiting = candidates(snapshot)
     # Limits, guarantees and labels may forbid together what each start may do alone, though all of them have room.
-    joint = any(team.limit or team.guarantee for team in snapshot.teams) or any(
-        record.job.anti_affinity for record in waiting
-    )
+    joint = any(team.limit or team.guarantee for team in snapshot.teams) or bool(policy.reserved)
+    joint = joint or any(record.job.anti_affinity for record in waiting)
     options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
     able = [job for job, found in options.items() if found]
     total = 1

@@ -27,7 +27,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, Progress, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, StandardGang
+from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -351,6 +351,17 @@ def _card_sets(books: Books, host: Host, request: WorkerRequest) -> list[tuple[i
 
 
 @st.composite
+def pools(draw: st.DrawFn) -> tuple[ReservedPool, ...]:
+    """No reserved pool mostly, or some, small and large."""
+    if draw(st.integers(0, 2)) < 2:
+        return ()
+    places = st.sampled_from([(site.id, name) for site in SITES for name in TYPES])
+    milli = st.sampled_from((500, 1_000, 2_000, 3_000, 8_000))
+    drawn = draw(st.lists(places, min_size=1, max_size=2, unique=True))
+    return tuple(ReservedPool(site=site, gpu_type=name, gpu_milli=draw(milli)) for site, name in drawn)
+
+
+@st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """Policies whose standard gangs are small enough to matter on a small fleet."""
     shapes = draw(
@@ -372,6 +383,7 @@ def policies(draw: st.DrawFn) -> Policy:
             scarce_s=draw(st.sampled_from((0, 30))),
             room_s=draw(st.sampled_from((0, 60))),
         ),
+        reserved=draw(pools()),
         cross_site=draw(st.booleans()),
         production_off_premises=draw(st.booleans()),
     )

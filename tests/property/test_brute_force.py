@@ -32,7 +32,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy, StandardGang
+from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -187,7 +187,11 @@ def policy(seed: int) -> Policy:
         StandardGang(workers=1, gpus=2, layer=Layer.HOST),
         StandardGang(workers=2, gpus=1 + seed % 2, layer=Layer.RACK),
     )
-    return Policy(objective=ObjectivePolicy(standard_gangs=gangs), solve=SolvePolicy(budget_ms=60_000))
+    reserved = (
+        (ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=1_000 * (1 + seed % 3)),) if seed % 4 == 3 else ()
+    )
+    objective = ObjectivePolicy(standard_gangs=gangs)
+    return Policy(objective=objective, solve=SolvePolicy(budget_ms=60_000), reserved=reserved)
 
 
 def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
