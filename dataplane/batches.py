@@ -11,12 +11,10 @@ import torch
 from .dataset import ShardDataset
 from .errors import LoaderError
 from .fields import OFFSETS_SUFFIX, Field
-from .mixture import Sequencer
-from .order import Ids, rank_share
-from .read_ahead import ReadAhead
+from .order import Ids
+from .plan import Planner
 from .ring import Buffer
 from .samples import one_sample
-from .schedule import Schedule
 
 Batch = dict[str, torch.Tensor]
 BatchTransform = Callable[..., Mapping[str, torch.Tensor]]
@@ -87,54 +85,22 @@ class Transforms:
 
 
 class BatchMaker:
-    """Fills a buffer with one rank's piece of the batch at g, and asks for the blocks that follow those in use."""
+    """Fills a buffer with one rank's piece of the batch at g."""
 
-    def __init__(
-        self,
-        dataset: ShardDataset,
-        order: Sequencer,
-        schedule: Schedule,
-        rank: int,
-        world_size: int,
-        *,
-        seed: int,
-        sort: bool,
-        transforms: Transforms,
-        ahead: ReadAhead | None,
-    ) -> None:
-        self._dataset, self._order, self._schedule = dataset, order, schedule
-        self._rank, self._world_size = rank, world_size
-        self._seed, self._sort = seed, sort
-        self._transforms, self._ahead = transforms, ahead
+    def __init__(self, dataset: ShardDataset, planner: Planner, transforms: Transforms, seed: int, mask: bool) -> None:
+        self._dataset, self._planner, self._transforms = dataset, planner, transforms
+        self._seed, self._mask = seed, mask
 
     def __call__(self, g: int, buffer: Buffer) -> Batch:
-        positions, real = self._share(g)
-        if self._ahead is not None:
-            self._ahead.request(self._order.block_shards(positions))
-            self._ahead.request(self._order.block_shards(positions + self._order.block_span))
-        ids = self._order.ids(positions)
-        if self._sort:  # a gather in rising order walks forward
-            rising = np.argsort(ids, kind="stable")
-            ids, positions, real = ids[rising], positions[rising], real[rising]
-        gathered = self._dataset.gather(ids, buffer.arrays, buffer.grow)
-        batch = self._tensors(gathered, buffer)
-        if self._schedule.tail == "pad":
-            batch[MASK] = torch.from_numpy(real)
-        return self._transforms.apply(batch, buffer, self._seed, positions, (g, self._rank, self._world_size))
-
-    def _share(self, g: int) -> tuple[Ids, Any]:
-        positions, real = self._schedule.positions(g)
-        mine = rank_share(self._order.lane(positions), self._rank, self._world_size)
-        return positions[mine], real[mine]
-
-    def _tensors(self, gathered: Mapping[str, Any], buffer: Buffer) -> Batch:
-        if gathered is buffer.arrays:
-            return dict(buffer.tensors)
+        piece = self._planner.piece(g)
+        self._dataset.shards.gather(piece.shard_of, piece.rows, buffer.arrays, buffer.grow)
         batch = dict(buffer.tensors)
-        for field in self._dataset.fields:
-            if field.variable:
-                batch[field.name] = buffer.items(field.name, int(gathered[field.name + OFFSETS_SUFFIX][-1]))
-        return batch
+        for field in self._dataset.variable_fields:
+            items = int(buffer.arrays[field.name + OFFSETS_SUFFIX][-1])
+            batch[field.name] = buffer.items(field.name, items)
+        if self._mask:
+            batch[MASK] = torch.from_numpy(piece.real)
+        return self._transforms.apply(batch, buffer, self._seed, piece.positions, (g, *self._planner.cut))
 
 
 def _takes_random(function: Callable[..., Any]) -> bool:

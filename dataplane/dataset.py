@@ -12,9 +12,10 @@ import numpy.typing as npt
 from .cache import ShardCache
 from .errors import CacheError, DatasetError
 from .fields import DTYPES, OFFSETS_SUFFIX, Field
-from .open_shards import Grow, OpenShards
+from .open_shards import OpenShards
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, Order
 from .remote import open_dataset_source
+from .shard_file import Grow
 from .source import FolderSource, Source
 
 if TYPE_CHECKING:
@@ -67,6 +68,15 @@ class ShardDataset:
     @property
     def fields(self) -> tuple[Field, ...]:
         return self.manifest.fields
+
+    @property
+    def variable_fields(self) -> tuple[Field, ...]:
+        return self.shards.variable
+
+    @property
+    def shard_starts(self) -> npt.NDArray[np.int64]:
+        """The first id of each shard, with the end."""
+        return self._starts
 
     @property
     def shard_rows(self) -> list[int]:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -12,14 +11,15 @@ import torch
 
 from .batches import MASK, BatchMaker, BatchTransform, SampleTransform, Transforms
 from .errors import LoaderError
+from .feeder import Feeder, gather_threads, ring_sizes
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
+from .plan import Planner
 from .read_ahead import ReadAhead
-from .ring import Failed, Filled, Ring, fill, give_back, new_ring, receive
+from .ring import Failed, new_ring, receive
 from .schedule import Schedule, Tail
 from .views import Readable
 
 _STATE_VERSION = 1
-_JOIN_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,8 @@ class Loader:
     A batch is a dict with a tensor of shape (global_batch_size / world_size, *field.shape) per field (a variable field
     has the items of all samples in NAME, and in NAME.offsets where each sample's begin, with their end). It is valid
     until the next one is asked for; then its memory is filled anew (with a CUDA `device`, batches are the caller's
-    own). `depth` >= 1 batches are kept ready by a background thread. `pin_memory` page-locks the buffers where CUDA
+    own). `depth` >= 1 batches are kept ready by `threads` >= 1 background threads (default: 2, on one core or with a
+    transform 1). `pin_memory` page-locks the buffers where CUDA
     is available. All ranks must be given the same data, global batch, seed, `shards_per_block` and `lanes`.
 
     With `tail` "drop" or "pad" each `for` loop is one epoch, with equally many batches on every rank: the samples that
@@ -67,14 +68,16 @@ class Loader:
         sample_transform: SampleTransform | None = None,
         transform: BatchTransform | None = None,
         transform_threads: int = 2,
+        threads: int | None = None,
     ) -> None:
         check_cut(global_batch_size, rank, world_size)
-        if depth < 1:
-            raise LoaderError(f"depth {depth} must be at least 1")
+        if depth < 1 or (threads is not None and threads < 1):
+            raise LoaderError(f"depth {depth} and threads {threads} must be at least 1")
         self._data, self._dataset = dataset, dataset.base
         self._schedule = Schedule(len(dataset) if epoch_samples is None else epoch_samples, global_batch_size, tail)
         self._rank, self._world_size = rank, world_size
         self._depth, self._seed = depth, seed
+        self._threads = gather_threads(threads, transformed=transform is not None or sample_transform is not None)
         self._device = None if device is None else torch.device(device)
         on_cuda = self._device is not None and self._device.type == "cuda"
         self._pinned = torch.cuda.is_available() and (pin_memory or on_cuda)
@@ -85,8 +88,7 @@ class Loader:
         self._g = 0
         self._at_end = self._closed = False
         self._failure: BaseException | None = None
-        self._ring: Ring | None = None
-        self._held: Filled | None = None
+        self._feeder: Feeder | None = None
 
     @classmethod
     def from_env(cls, dataset: Readable, global_batch_size: int, **options: Any) -> Self:
@@ -122,15 +124,10 @@ class Loader:
             raise self._failure
         if self._at_end:
             raise StopIteration
-        ring = self._started()
-        if self._held is not None and self._held.buffer is not None:
-            give_back(ring, self._held.buffer)
-        self._held = None
-        item = ring.ready.get()
+        item = self._started().take()
         if isinstance(item, Failed):
             self._failure = item.error
             raise item.error
-        self._held = item
         epoch, self._g = self._schedule.start(self._g) // self._schedule.epoch_samples, self._schedule.after(self._g)
         self._at_end = self._schedule.tail != "run_on" and self.epoch > epoch
         batch = receive(item)
@@ -192,35 +189,35 @@ class Loader:
             raise LoaderError(f"tail='pad' adds {MASK!r} to batches, but a field has that name")
         return Transforms(fields, cast, sample, batch, threads)
 
-    def _started(self) -> Ring:
-        if self._ring is None:
-            rows = self._schedule.global_batch // self._world_size
-            casts = self._transforms.cast
-            self._ring = ring = new_ring(self._dataset.fields, rows, self._depth, pinned=self._pinned, casts=casts)
-            shards = self._dataset.shards
+    def _started(self) -> Feeder:
+        if self._feeder is None:
+            dataset, shards = self._dataset, self._dataset.shards
             # Without read-ahead its thread is still needed for giving way to other users of the cache.
-            threaded = self._read_ahead or self._dataset.cache is not None
-            ahead = ReadAhead(shards, 2 * self._shards_at_once()) if threaded else None
-            if self._dataset.cache is not None:
-                shards.keep = min(shards.keep, self._shards_at_once())
-            make = BatchMaker(
-                *(self._dataset, self._order, self._schedule, self._rank, self._world_size),
-                seed=self._seed,
+            threaded = self._read_ahead or dataset.cache is not None
+            at_once = self._shards_at_once()
+            if dataset.cache is not None:
+                shards.keep = min(shards.keep, at_once)
+            ahead = ReadAhead(shards, 2 * at_once, open_too=shards.keep >= at_once) if threaded else None
+            planner = Planner(
+                *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),
                 sort=bool(self._options["shuffle"]),
-                transforms=self._transforms,
-                ahead=ahead if self._read_ahead else None,
+                ahead=ahead.request if ahead is not None and self._read_ahead else None,
             )
-            # Neither thread refers to the loader, so that a forgotten one can be collected and ends them, too.
-            arguments = (ring, make, self._schedule.start(self._g), self._schedule.after, self._device)
-            thread = threading.Thread(target=fill, args=arguments, name="phalanx-loader", daemon=True)
-            thread.start()
-            self._end = weakref.finalize(self, _end, ring, thread, ahead)
-        return self._ring
+            rows = self._schedule.global_batch // self._world_size
+            rings = [
+                new_ring(dataset.fields, rows, buffers, pinned=self._pinned, casts=self._transforms.cast)
+                for buffers in ring_sizes(self._depth, self._threads)
+            ]
+            make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad")
+            first = self._schedule.start(self._g)
+            self._feeder = Feeder(rings, make, first, self._schedule.after, self._device, ahead)
+            self._end = weakref.finalize(self, self._feeder.end)
+        return self._feeder
 
     def _halt(self) -> None:
-        if self._ring is not None:
+        if self._feeder is not None:
             self._end()
-        self._ring = self._held = self._failure = None
+        self._feeder = self._failure = None
 
     def _shards_at_once(self) -> int:
         lanes = min(self._order.lanes, -(-self._order.lanes // self._world_size) + 1)
@@ -240,12 +237,3 @@ class Loader:
                 cache.budget_bytes,
             )
         return needed <= cache.budget_bytes
-
-
-def _end(ring: Ring, thread: threading.Thread, ahead: ReadAhead | None) -> None:
-    """Ends the threads; also runs when the loader is collected and before the interpreter exits."""
-    ring.stop.set()
-    ring.free.put(None)
-    if ahead is not None:
-        ahead.stop(_JOIN_S)
-    thread.join(_JOIN_S)

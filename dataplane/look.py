@@ -13,7 +13,7 @@ from .dataset import ShardDataset
 from .errors import DatasetError
 from .fields import OFFSETS_SUFFIX, Field
 from .manifest import Manifest, manifest_path
-from .open_shards import check_file
+from .shard_file import check_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

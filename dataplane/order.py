@@ -178,10 +178,10 @@ def distinct(numbers: Ids) -> Ids:
 
 
 def rank_share(lanes: Ids, rank: int, world_size: int) -> npt.NDArray[np.intp]:
-    """Which samples of a global batch fall to a rank: sorted by lane, the batch is cut into equal pieces."""
-    by_lane = np.argsort(lanes, kind="stable")
-    share = len(lanes) // world_size
-    return by_lane[rank * share : (rank + 1) * share]
+    """Which samples of a global batch (the last axis) fall to a rank: sorted by lane, it is cut into equal pieces."""
+    by_lane = np.argsort(lanes, axis=-1, kind="stable")
+    share = lanes.shape[-1] // world_size
+    return by_lane[..., rank * share : (rank + 1) * share]
 
 
 def check_cut(global_batch: int, rank: int, world_size: int) -> None:

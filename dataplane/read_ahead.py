@@ -15,22 +15,36 @@ from .open_shards import OpenShards
 _log = logging.getLogger(__name__)
 
 _GIVE_WAY_EVERY_S = 0.1
+_LATEST_START_S = 0.2
 
 
 class ReadAhead:
-    """Warms shards in the order in which they are requested, each once while it is among the last `remember`."""
+    """Warms shards in the order in which they are requested, each once while it is among the last `remember`.
 
-    def __init__(self, shards: OpenShards, remember: int) -> None:
+    `threads` fetch at once; with `open_too` shards are also checked and mapped. Nothing begins before `go`, or soon
+    after: what is read ahead must not stand in the way of the first batch.
+    """
+
+    def __init__(self, shards: OpenShards, remember: int, *, threads: int = 1, open_too: bool = False) -> None:
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._go = threading.Event()
         self._recent: OrderedDict[int, None] = OrderedDict()
         self._remember = remember
-        arguments = (shards, self._wanted, self._stop)
-        self._thread = threading.Thread(target=warm_wanted, args=arguments, name="phalanx-read-ahead", daemon=True)
-        self._thread.start()
+        arguments = (shards, self._wanted, self._go, self._stop, open_too)
+        self._threads = [
+            threading.Thread(target=warm_wanted, args=arguments, name="phalanx-read-ahead", daemon=True)
+            for _ in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def go(self) -> None:
+        """The first batch is there."""
+        self._go.set()
 
     def request(self, shards: Iterable[int]) -> None:
-        """Asks for shards soon; called from one thread only."""
+        """Asks for shards soon; called by one thread at a time."""
         for shard in shards:
             if shard not in self._recent:
                 self._wanted.put(shard)
@@ -40,24 +54,34 @@ class ReadAhead:
                 self._recent.popitem(last=False)
 
     def stop(self, timeout_s: float) -> None:
-        """Ends the thread after the piece or fetch at hand."""
+        """Ends the threads after the piece or fetch at hand."""
         self._stop.set()
-        self._wanted.put(None)
-        self._thread.join(timeout_s)
+        self._go.set()
+        for _ in self._threads:
+            self._wanted.put(None)
+        for thread in self._threads:
+            thread.join(timeout_s)
 
 
-def warm_wanted(shards: OpenShards, wanted: "queue.SimpleQueue[int | None]", stop: threading.Event) -> None:
+def warm_wanted(
+    shards: OpenShards,
+    wanted: "queue.SimpleQueue[int | None]",
+    go: threading.Event,
+    stop: threading.Event,
+    open_too: bool = False,
+) -> None:
     """Thread body: warms every shard from the queue, giving way in between, until None comes or `stop` is set.
 
     A shard that cannot be read is only logged: whoever really needs it meets the same error and can tell the user.
     """
+    go.wait(_LATEST_START_S)
     while not stop.is_set():
         shards.give_way()
         try:
             index = wanted.get(timeout=_GIVE_WAY_EVERY_S)
             if index is None:
                 return
-            shards.warm(index, stop)
+            shards.warm(index, stop, open_too=open_too)
         except queue.Empty:
             continue
         except (DataplaneError, OSError) as error:

@@ -81,17 +81,17 @@ class Ring:
 
 
 def new_ring(
-    fields: tuple[Field, ...], rows: int, depth: int, *, pinned: bool, casts: Mapping[str, torch.dtype] | None = None
+    fields: tuple[Field, ...], rows: int, buffers: int, *, pinned: bool, casts: Mapping[str, torch.dtype] | None = None
 ) -> Ring:
-    """A ring of depth + 2 free buffers: one in use, one being filled, `depth` ready in between."""
+    """A ring of so many free buffers: one in use, one being filled, the others ready in between."""
     ring = Ring()
-    for _ in range(depth + 2):
+    for _ in range(buffers):
         ring.free.put(Buffer(fields, rows, casts or {}, pinned=pinned))
     return ring
 
 
 def fill(ring: Ring, make: Make, g: int, after: Callable[[int], int], device: torch.device | None) -> None:
-    """Thread body: fills free buffers with the batches at g, after(g), ... until told to stop.
+    """Thread body: fills a ring's free buffers with the batches at g, after(g), ... until told to stop.
 
     Puts one `Filled` per batch on `ready`, in order, or one `Failed` and ends. With a CUDA device the copy is
     enqueued here, on a stream of its own, so that it overlaps with compute; the buffer is free at once and waits for

@@ -52,6 +52,12 @@ class RowRanges:
         for each in self._ranges.values():
             each.clear(index, self._shards[index].rows)
 
+    def will_need(self, shard_of: npt.NDArray[np.intp], rows: Rows) -> None:
+        """Asks the system to read these rows of placed shards, all at once and nothing around them."""
+        for each in self._ranges.values():
+            for row in (each.first[shard_of] + rows).tolist():
+                each.will_need(row)
+
     def take(self, shard_of: npt.NDArray[np.intp], rows: Rows, out: Mapping[str, Array]) -> None:
         """Copies row rows[i] of the placed shard shard_of[i] to out[field][i], for every field and i."""
         for name, each in self._ranges.items():
@@ -94,6 +100,10 @@ class _Range:
         address, size = self._pages(index, rows)
         _map(address, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
+    def will_need(self, row: int) -> None:
+        begin = (self._base + row * self._row_bytes) // PAGE_BYTES * PAGE_BYTES
+        _libc_madvise(begin, self._base + (row + 1) * self._row_bytes - begin, mmap.MADV_WILLNEED)
+
     def _pages(self, index: int, rows: int) -> tuple[int, int]:
         within = self._offsets[index] % PAGE_BYTES
         return self._base + int(self.first[index]) * self._row_bytes - within, within + rows * self._row_bytes
@@ -116,3 +126,5 @@ _libc_mmap.argtypes = [
     ctypes.c_int,
     ctypes.c_int64,
 ]
+_libc_madvise = ctypes.CDLL(None, use_errno=True).madvise
+_libc_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

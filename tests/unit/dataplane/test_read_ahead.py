@@ -21,7 +21,7 @@ class Recorder:
         self.warmed: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._failing = set(failing)
 
-    def warm(self, index: int, stop: threading.Event) -> None:
+    def warm(self, index: int, stop: threading.Event, *, open_too: bool) -> None:
         self.warmed.put(index)
         if index in self._failing:
             raise CacheFull("no room")
@@ -40,6 +40,7 @@ def drained(warmed: "queue.SimpleQueue[int]") -> list[int]:
 def test_shards_are_warmed_in_order_and_not_again_while_remembered() -> None:
     recorder = Recorder()
     ahead = ReadAhead(recorder.as_open_shards(), remember=3)
+    ahead.go()
     for shards in ([4, 5], [5, 6], [7], [4]):  # by then 4 is forgotten
         ahead.request(shards)
     warmed = [recorder.warmed.get(timeout=10) for _ in range(5)]
@@ -53,8 +54,10 @@ def test_a_shard_that_cannot_be_read_does_not_end_the_thread(caplog: pytest.LogC
     wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     for index in (1, 2, None, 3):
         wanted.put(index)
+    go = threading.Event()
+    go.set()
     with caplog.at_level("DEBUG", "phalanx.dataplane"):
-        warm_wanted(recorder.as_open_shards(), wanted, threading.Event())
+        warm_wanted(recorder.as_open_shards(), wanted, go, threading.Event())
     assert drained(recorder.warmed) == [1, 2]
     assert "read-ahead of shard 1 failed: no room" in caplog.text
 

@@ -19,8 +19,8 @@ def by(step: int) -> Callable[[int], int]:
     return lambda g: g + step
 
 
-def test_a_ring_has_depth_and_two_buffers_of_the_fields_dtypes() -> None:
-    ring = new_ring(FIELDS, 3, depth=2, pinned=False)
+def test_a_ring_has_buffers_of_the_fields_dtypes() -> None:
+    ring = new_ring(FIELDS, 3, buffers=4, pinned=False)
     buffers = [ring.free.get_nowait() for _ in range(4)]
     assert ring.free.empty()
     first = buffers[0]
@@ -41,7 +41,7 @@ def test_a_buffer_is_not_filled_before_copies_out_of_it_are_done() -> None:
         story.append(f"filled at {g}")
         return number(g, out)
 
-    ring = new_ring(FIELDS, 1, depth=1, pinned=False)
+    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
     buffer = ring.free.get_nowait()
     while not ring.free.empty():
         ring.free.get_nowait()
@@ -55,7 +55,7 @@ def test_a_buffer_is_not_filled_before_copies_out_of_it_are_done() -> None:
 
 
 def test_batches_come_in_order_and_buffers_go_round() -> None:
-    ring = new_ring(FIELDS, 1, depth=1, pinned=False)
+    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
     thread = threading.Thread(target=fill, args=(ring, number, 10, by(4), None))
     thread.start()
     seen = []
@@ -75,7 +75,7 @@ def test_an_error_is_handed_over_and_ends_the_thread() -> None:
     def broken(g: int, out: Buffer) -> dict[str, torch.Tensor]:
         raise OSError(f"no batch at {g}")
 
-    ring = new_ring(FIELDS, 1, depth=1, pinned=False)
+    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
     fill(ring, broken, 3, by(1), None)
     item = ring.ready.get_nowait()
     assert isinstance(item, Failed)
@@ -85,7 +85,7 @@ def test_an_error_is_handed_over_and_ends_the_thread() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("on_device", [True, False])
 def test_copies_to_a_cuda_device_see_the_batch_they_belong_to(on_device: bool) -> None:
-    ring = new_ring((Field("n", "int64", (1 << 20,)),), 1, depth=1, pinned=True)
+    ring = new_ring((Field("n", "int64", (1 << 20,)),), 1, buffers=3, pinned=True)
     device = torch.device("cuda") if on_device else None
     thread = threading.Thread(target=fill, args=(ring, number, 0, by(1), device))
     thread.start()

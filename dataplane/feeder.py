@@ -1,0 +1,86 @@
+"""The threads behind a loader: batches are dealt out to them in turn, each has a ring of buffers of its own."""
+
+import os
+import threading
+from collections.abc import Callable
+
+import torch
+
+from .read_ahead import ReadAhead
+from .ring import Failed, Filled, Make, Ring, fill, give_back
+
+_JOIN_S = 5.0
+
+
+class Feeder:
+    """Makes the batches at g, after(g), ... in as many threads as there are rings, and hands them out in order.
+
+    Refers to no loader, so that a forgotten one can be collected and ends the threads, too.
+    """
+
+    def __init__(
+        self,
+        rings: list[Ring],
+        make: Make,
+        g: int,
+        after: Callable[[int], int],
+        device: torch.device | None,
+        ahead: ReadAhead | None,
+    ) -> None:
+        self._rings, self._ahead = rings, ahead
+        self._turn = 0
+        self._held: tuple[Ring, Filled] | None = None
+
+        def next_of_its_own(g: int) -> int:
+            for _ in rings:
+                g = after(g)
+            return g
+
+        self._threads = []
+        for ring in rings:
+            arguments = (ring, make, g, next_of_its_own, device)
+            self._threads.append(threading.Thread(target=fill, args=arguments, name="phalanx-loader", daemon=True))
+            g = after(g)
+        for thread in self._threads:
+            thread.start()
+
+    def take(self) -> Filled | Failed:
+        """The next batch, or what ended its thread; the buffer of the one before is free from now on."""
+        if self._held is not None:
+            ring, used = self._held
+            if used.buffer is not None:
+                give_back(ring, used.buffer)
+        ring = self._rings[self._turn]
+        item = ring.ready.get()
+        if self._ahead is not None:
+            self._ahead.go()
+        if isinstance(item, Failed):
+            self._held = None
+        else:
+            self._held = ring, item
+            self._turn = (self._turn + 1) % len(self._rings)
+        return item
+
+    def end(self) -> None:
+        """Ends the threads; also called when the loader is collected and before the interpreter exits."""
+        for ring in self._rings:
+            ring.stop.set()
+            ring.free.put(None)
+        if self._ahead is not None:
+            self._ahead.stop(_JOIN_S)
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+
+def gather_threads(wanted: int | None, *, transformed: bool) -> int:
+    """How many threads gather: two where there are the cores, for the interpreter's part of one batch then lies beside
+    the copying of another; but one where a user's function might not expect two calls at once."""
+    if wanted is not None:
+        return wanted
+    return 1 if transformed else min(2, len(os.sched_getaffinity(0)))
+
+
+def ring_sizes(depth: int, threads: int) -> list[int]:
+    """Buffers of each ring: over all, one in use, one being filled per thread, `depth` ready in between."""
+    buffers = depth + 1 + threads
+    return [max(2, buffers // threads + int(ring < buffers % threads)) for ring in range(threads)]

@@ -1,0 +1,115 @@
+"""Shards that are on the disk only: their rows are asked for, and they are opened before anybody needs them."""
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from phalanx.dataplane import ShardDataset
+from phalanx.dataplane import open_shards as module
+from phalanx.dataplane.cold import ColdShards
+from phalanx.dataplane.errors import CorruptShard
+from phalanx.dataplane.row_ranges import RowRanges
+from phalanx.dataplane.shard_file import in_memory
+from phalanx.dataplane.takes import Takes
+
+from .conftest import MakeDataset, rows
+
+
+def test_rows_are_asked_for_once_each_until_the_shard_was_read() -> None:
+    cold = ColdShards()
+    assert cold.among(np.array([0, 1])).tolist() == []
+    cold.add(1, 3)
+    cold.add(2, 10)
+    assert cold.among(np.array([0, 1, 1, 2])).tolist() == [1, 2, 3]
+    assert cold.among(np.array([1, 1, 2, 2])).tolist() == [0, 1, 2, 3]  # the third row of shard 1 was its last
+    assert cold.among(np.array([1, 2])).tolist() == [1]
+    cold.forget(2)
+    assert cold.among(np.array([1, 2])).tolist() == []
+
+
+def test_a_file_just_written_is_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert in_memory(descriptor, 1 << 20)
+    finally:
+        os.close(descriptor)
+
+
+def test_cold_rows_are_asked_for_and_right(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(count=40, per_shard=8)
+    asked: list[tuple[int, int]] = []
+    will_need = RowRanges.will_need
+
+    def noted(self: RowRanges, shard_of: np.ndarray, rows: np.ndarray) -> None:
+        asked.extend(zip(shard_of.tolist(), rows.tolist(), strict=True))
+        will_need(self, shard_of, rows)
+
+    monkeypatch.setattr(RowRanges, "will_need", noted)
+    monkeypatch.setattr(module, "in_memory", lambda descriptor, size: False)
+    with ShardDataset(tmp_path / "set") as dataset:
+        for ids in ([3, 17], [4, 30]):
+            got = dataset.gather(ids)
+            assert all((got[name] == values).all() for name, values in rows(np.array(ids)).items())
+        assert asked == [(0, 3), (2, 1), (0, 4), (3, 6)]
+        dataset.shards.warm(0, threading.Event())
+        dataset.gather([5])
+        assert len(asked) == 4
+
+
+def test_a_shard_warmed_is_open_and_checked_before_it_is_needed(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    manifest = make_dataset(count=40, per_shard=8)
+    bad = tmp_path / "set" / manifest.shards[1].file
+    bad.write_bytes(bad.read_bytes()[:-1] + b"?")
+    with ShardDataset(tmp_path / "set") as dataset:
+        dataset.shards.warm(0, threading.Event(), open_too=True)
+        (tmp_path / "set" / manifest.shards[0].file).unlink()
+        assert dataset.gather([2])["id"].tolist() == [2]
+        with pytest.raises(CorruptShard, match=manifest.shards[1].file):
+            dataset.shards.warm(1, threading.Event(), open_too=True)
+        with pytest.raises(CorruptShard, match=manifest.shards[1].file):
+            dataset.gather([9])
+
+
+def test_nothing_is_unmapped_under_a_gather() -> None:
+    takes, story = Takes(), []
+    takes.wait_for_none()
+    takes.begin()
+
+    def unmap() -> None:
+        takes.wait_for_none()
+        story.append("unmapped")
+
+    thread = threading.Thread(target=unmap)
+    thread.start()
+    thread.join(0.05)
+    story.append("copied")
+    takes.end()
+    thread.join()
+    assert story == ["copied", "unmapped"]
+
+
+def test_many_threads_gather_while_shards_come_and_go(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    make_dataset(count=160, per_shard=8)
+    wrong: list[int] = []
+    with ShardDataset(tmp_path / "set", open_shards=3) as dataset:
+
+        def read(seed: int) -> None:
+            random = np.random.default_rng(seed)
+            for _ in range(200):
+                ids = random.integers(0, 160, 6)
+                got = dataset.gather(ids)
+                wrong.extend(ids[got["id"] != ids].tolist())
+
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
