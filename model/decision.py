@@ -114,6 +114,7 @@ class ReasonKind(StrEnum):
     OUTRANKED = "outranked"
     QUOTA = "quota"
     AFFINITY = "affinity"
+    GUARANTEE = "guarantee"
     MAINTENANCE = "maintenance"
     UNDECIDED = "undecided"
 

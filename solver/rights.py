@@ -77,6 +77,11 @@ class Rights:
         """The nearest team at or above that one whose guarantee lists the type."""
         return self._holders_of(team).get(gpu_type)
 
+    def guaranteed(self, team: TeamId, gpu_type: str) -> int:
+        """What the guarantee that counts for the team has of the type; 0 without a holder."""
+        holder = self.holder(team, gpu_type)
+        return 0 if holder is None else self.guarantee[holder, gpu_type]
+
     def uses(self, job: Job, placement: Placement | None) -> Counter[str]:
         """What the job holds there, by GPU type; empty where nobody has a guarantee."""
         used: Counter[str] = Counter()
