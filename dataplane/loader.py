@@ -197,7 +197,9 @@ class Loader:
             at_once = self._shards_at_once()
             if dataset.cache is not None:
                 shards.keep = min(shards.keep, at_once)
-            ahead = ReadAhead(shards, 2 * at_once, open_too=shards.keep >= at_once) if threaded else None
+            fetches = max(getattr(source, "fetches", 1) for source in set(shards.sources))
+            early = shards.keep >= at_once
+            ahead = ReadAhead(shards, 2 * at_once, threads=fetches, open_too=early) if threaded else None
             planner = Planner(
                 *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),
                 sort=bool(self._options["shuffle"]),

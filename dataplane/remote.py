@@ -31,7 +31,8 @@ _used_in: list[int] = []
 class ObjectSource:
     """A data set's files below an address such as s3://bucket/folder.
 
-    Shards are read in ranges of `range_bytes`, `at_once` of them at a time. A request that fails, or takes longer than
+    Shards are read in ranges of `range_bytes`, `at_once` of them at a time; a loader reads `fetches` shards ahead at
+    once. A request that fails, or takes longer than
     `timeout_s`, is tried again up to `retries` times, after pauses that double from `pause_s`. `bytes_per_s` bounds
     the bandwidth over all threads. Raises DatasetError for an address that no store can have.
     """
@@ -40,22 +41,23 @@ class ObjectSource:
         self,
         url: str,
         *,
-        range_bytes: int = 8 << 20,
+        range_bytes: int = 4 << 20,
         at_once: int = 4,
         retries: int = 4,
         timeout_s: float = 30.0,
         pause_s: float = 0.2,
         bytes_per_s: int | None = None,
+        fetches: int = 4,
     ) -> None:
         if (
-            min(range_bytes, at_once) < 1
+            min(range_bytes, at_once, fetches) < 1
             or retries < 0
             or timeout_s <= 0
             or (bytes_per_s is not None and bytes_per_s < 1)
         ):
-            raise DatasetError(f"{url}: range_bytes, at_once, timeout_s and bytes_per_s must be positive")
+            raise DatasetError(f"{url}: range_bytes, at_once, fetches, timeout_s and bytes_per_s must be positive")
         self.url = url.removesuffix("/" + MANIFEST_NAME).rstrip("/")
-        self._range_bytes, self._at_once = range_bytes, at_once
+        self._range_bytes, self._at_once, self.fetches = range_bytes, at_once, fetches
         self._retries, self._timeout_s, self._pause_s = retries, timeout_s, pause_s
         self._bytes_per_s = bytes_per_s
         self._reset()

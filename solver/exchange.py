@@ -21,6 +21,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .fetch import fetch_s
 from .plan import Plan, assemble
+from .verify_planned import Planned
 
 
 def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
@@ -42,7 +43,9 @@ def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
     if not traded:
         return plan
     moved = [replace(start, placement=traded.get(start.job, start.placement)) for start in plan.starts]
-    return assemble(snapshot, policy, moved, [act.job for act in plan.preemptions])
+    waiting = {record.id: record for record in snapshot.jobs if plan.reservations}
+    plans = [Planned(waiting[r.job], r.placement, r.planned_start_s) for r in plan.reservations]
+    return assemble(snapshot, policy, moved, [act.job for act in plan.preemptions], plans)
 
 
 def _traits(record: JobRecord, start: Start) -> Hashable:
