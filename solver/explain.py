@@ -24,7 +24,7 @@ from .variants import Variant
 from .wording import sentence
 from .worlds import NOW, World, Worlds
 
-MOST_WORK = 700_000
+MOST_WORK = 500_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
 
 

@@ -21,6 +21,7 @@ from .demand import Confinement, allowed_sites, ends_before, placeable, surely_o
 from .empty_fleet import well
 from .placing import Placer
 from .ranks import Ranks, rank
+from .unchecked import unchecked
 from .withheld import holds
 
 
@@ -149,7 +150,7 @@ class Worlds:
         key = (placer.shape(record, within), team, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 2
+            self.spent += len(self._snapshot.hosts) // 8
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -232,9 +233,8 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(
-                replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams), self._policy.reserved
-            )
+            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams)
+            books = Books(fleet, self._policy.reserved)
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.

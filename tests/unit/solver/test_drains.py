@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from small_worlds import NOW_S, POLICY, ask, box, gang, placement, queued, running, world
+from small_worlds import NOW_S, ask, box, gang, placement, queued, running, world
 
 from phalanx.model.host import HostState, Window
 from phalanx.model.ids import ReservationId, TeamId
 from phalanx.model.job import AntiAffinity, CheckpointPolicy, Job, Preemptible
 from phalanx.model.job_state import JobState
+from phalanx.model.policy import Policy, TimePolicy
 from phalanx.model.reservation import Reservation
 from phalanx.model.snapshot import JobRecord
 from phalanx.model.team import GpuQuota, Team
 from phalanx.solver.drain_starts import candidate_starts
 from phalanx.solver.drains import Promise, clear_s, named, pools, promises
 
+POLICY = Policy(time=TimePolicy(drains_per_pool=2))
 STARVES = POLICY.time.starve_after_s
 
 

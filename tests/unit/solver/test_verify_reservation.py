@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from small_worlds import NOW_S, POLICY, ask, begin, box, decide, gang, placement, queued, running, world
+from small_worlds import NOW_S, ask, begin, box, decide, gang, placement, queued, running, world
 
 from phalanx.model.decision import Start
 from phalanx.model.host import HostState, Window
 from phalanx.model.ids import ReservationId
 from phalanx.model.job import Job
 from phalanx.model.job_state import JobState
+from phalanx.model.policy import Policy, TimePolicy
 from phalanx.model.reservation import Reservation
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.plan import assemble
 from phalanx.solver.verify import verify, verify_starts
 from phalanx.solver.verify_planned import Planned
 
+POLICY = Policy(time=TimePolicy(drains_per_pool=2))
 Broken = list[tuple[str, int, str]]
 Seats = Iterable[tuple[str, Iterable[int]]]
 BIG = gang("big", 2, 8, walltime_limit_s=3_600)
