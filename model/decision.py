@@ -115,6 +115,7 @@ class ReasonKind(StrEnum):
     QUOTA = "quota"
     AFFINITY = "affinity"
     GUARANTEE = "guarantee"
+    RESERVED = "reserved"
     MAINTENANCE = "maintenance"
     RESERVED = "reserved"
     UNDECIDED = "undecided"

@@ -24,6 +24,7 @@ from .lifts import (
     NETWORK,
     OUTRANKED,
     PROTECTED,
+    RESERVE,
     SITE,
     TOPOLOGY,
     WINDOW,
@@ -31,7 +32,7 @@ from .lifts import (
 )
 from .rights import never
 from .rooms import depth
-from .unusable import at_limit, beside_label, enters_maintenance
+from .unusable import at_limit, beside_label, enters_maintenance, reserved
 from .variants import LAYER_NAME
 from .wording import PEERS, duration
 from .worlds import Worlds
@@ -85,6 +86,8 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
     if lift is LIMIT:
         return at_limit(base, job, lifted, worlds)
+    if lift is RESERVE:
+        return reserved(base, lifted, worlds)
     if lift is LABEL:
         return beside_label(base, job, lifted, worlds)
     if lift is WINDOW:

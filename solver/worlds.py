@@ -7,14 +7,14 @@ victims free is free only to those who may use it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
 from ..model.ids import HostId, SiteId
 from ..model.job import Job
 from ..model.placement import Placement
-from ..model.policy import Policy
+from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
@@ -23,36 +23,9 @@ from .placing import Placer
 from .ranks import Ranks, rank
 from .unchecked import unchecked
 from .withheld import holds
+from .world import NOW, World
 
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Which part of the round's fixed surroundings is lifted.
-
-    `no_victims`: all jobs have left that the gang may evict; `no_lower`: all of lower levels, protected or not.
-    """
-
-    no_starts: bool = False
-    no_running: bool = False
-    all_hosts: bool = False
-    no_victims: bool = False
-    no_lower: bool = False
-    no_limits: bool = False
-    no_windows: bool = False
-
-    def __or__(self, other: World) -> World:
-        return World(
-            self.no_starts or other.no_starts,
-            self.no_running or other.no_running,
-            self.all_hosts or other.all_hosts,
-            self.no_victims or other.no_victims,
-            self.no_lower or other.no_lower,
-            self.no_limits or other.no_limits,
-            self.no_windows or other.no_windows,
-        )
-
-
-NOW = World()
+__all__ = ["NOW", "World", "Worlds"]
 
 
 class Worlds:
@@ -147,7 +120,8 @@ class Worlds:
             return None
         placer = self.placer(world)
         team = job.team if placer.books.ledger.limits_team(job.team) else None
-        key = (placer.shape(record, within), team, world, self._grain(world))
+        pooled = placer.books.ledger.pooled(record)
+        key = (placer.shape(record, within), team, pooled, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
             self.spent += len(self._snapshot.hosts) // 8
@@ -213,6 +187,14 @@ class Worlds:
         gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts of the fleet."""
+        return self._snapshot.hosts
+
+    def reserved(self) -> tuple[ReservedPool, ...]:
+        """The reserved pools of the policy."""
+        return self._policy.reserved
+
     def unavailable(self) -> list[Host]:
         """Hosts that take no work now."""
         return [host for host in self._snapshot.hosts if not placeable(host)]
@@ -233,8 +215,9 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
+            reserved = () if world.no_reserve else self._policy.reserved
             fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams)
-            books = Books(fleet, self._policy.reserved)
+            books = Books(fleet, reserved)
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
