@@ -115,7 +115,7 @@ class ReasonKind(StrEnum):
     QUOTA = "quota"
     AFFINITY = "affinity"
     GUARANTEE = "guarantee"
-    RESERVED = "reserved"
+    POOL = "pool"
     MAINTENANCE = "maintenance"
     RESERVED = "reserved"
     UNDECIDED = "undecided"

@@ -40,7 +40,7 @@ def reserved(base: Reason, lifted: Placement, worlds: Worlds) -> Reason:
     sites = sorted({host.path.site for host in worlds.hosts() if host.id in used})
     pools = [pool for pool in worlds.reserved() if pool.site in sites]
     named = ", ".join(f"{_gpus(pool.gpu_milli)} {pool.gpu_type} at {pool.site}" for pool in pools)
-    return replace(base, kind=ReasonKind.RESERVED, subject=named)
+    return replace(base, kind=ReasonKind.POOL, subject=named)
 
 
 def beside_label(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reason:

@@ -162,7 +162,7 @@ def _quota(reason: Reason) -> str:
     return f"{_upper(reason.subject)}; it asks {_number(reason)} more."
 
 
-def _reserved(reason: Reason) -> str:
+def _pool(reason: Reason) -> str:
     return f"It would need GPUs that are kept for tiers 1 and 2 ({reason.subject}), and for preemptible work meanwhile."
 
 
@@ -208,7 +208,7 @@ _TEXT = {
     ReasonKind.QUOTA: _quota,
     ReasonKind.AFFINITY: _affinity,
     ReasonKind.GUARANTEE: _guarantee,
-    ReasonKind.RESERVED: _reserved,
+    ReasonKind.POOL: _pool,
     ReasonKind.MAINTENANCE: _maintenance,
     ReasonKind.RESERVED: _reserved,
     ReasonKind.UNDECIDED: _undecided,

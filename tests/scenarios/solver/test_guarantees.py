@@ -221,5 +221,5 @@ def test_who_waits_for_reserved_room_is_told(planned: Planned) -> None:
     snapshot = world([box("h1")], runs("d", range(4), "B"), asks("e", 2, "B"), teams=(team("B"),))
     assert planned(snapshot, RESERVED) == Plan()
     (reason,) = reasons(snapshot, RESERVED, ())
-    assert reason.kind is ReasonKind.RESERVED
+    assert reason.kind is ReasonKind.POOL
     assert "4 H100 at s" in reason.sentence
