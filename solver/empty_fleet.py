@@ -17,12 +17,21 @@ from .confinements import offer
 from .demand import allowed_sites
 from .placing import Placer
 from .rooms import ANY_NUMBER, Path, depth
+from .unchecked import unchecked
 
 
 def well(host: Host) -> Host:
     """The host ready for work, with no card broken."""
     gpus = tuple(gpu if gpu.healthy else replace(gpu, healthy=True) for gpu in host.gpus)
     return replace(host, state=HostState.READY, spare=False, gpus=gpus)
+
+
+def unheld(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with no host held for a gang that lost one."""
+    if not any(record.replacing for record in snapshot.jobs):
+        return snapshot
+    jobs = tuple(replace(record, replacing=()) if record.replacing else record for record in snapshot.jobs)
+    return unchecked(snapshot, jobs=jobs)
 
 
 class EmptyFleet:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, Start
-from ..model.host import HostState
+from ..model.host import Host, HostState
 from ..model.job import Job, Role
 from ..model.job_state import JobState
 from ..model.placement import Placement
@@ -170,13 +170,16 @@ def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
 def _unavailable(record: JobRecord, lifted: Placement, worlds: Worlds) -> str:
     """The hosts of that placement which take no work now, and why, at most three."""
     used = set(lifted.hosts)
-    named = [
-        f"{host.id} is {'a spare' if host.state is HostState.READY else host.state.value}"
-        for host in worlds.unavailable()
-        if host.id in used
-    ]
+    named = [f"{host.id} is {_standing(host, worlds)}" for host in worlds.unavailable() if host.id in used]
     named.extend(f"{host} enters maintenance before it is over" for _, host in worlds.windows(record, used))
     return _some(named) or f"broken GPUs of {_some(lifted.hosts)}"
+
+
+def _standing(host: Host, worlds: Worlds) -> str:
+    if host.state is not HostState.READY:
+        return host.state.value
+    gangs = worlds.held[host.id].gangs if host.id in worlds.held else ()
+    return f"held for job {', '.join(sorted(gangs))}, which lost a host" if gangs else "a spare"
 
 
 def types_of(job: Job) -> str:

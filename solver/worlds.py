@@ -17,8 +17,17 @@ from ..model.placement import Placement
 from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
-from .empty_fleet import well
+from .demand import (
+    Confinement,
+    allowed_sites,
+    ends_before,
+    held_back,
+    placeable,
+    surely_over_s,
+    usable,
+    victims,
+)
+from .empty_fleet import unheld, well
 from .placing import Placer
 from .ranks import Ranks, rank
 from .unchecked import unchecked
@@ -44,6 +53,9 @@ class Worlds:
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
+        self.held = held_back(snapshot)
+        self._usable = {host.id for host in usable(snapshot)}
+        self._unheld = unheld(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._ranks = Ranks(snapshot)
         self._highest_leaving = max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1)
@@ -196,15 +208,15 @@ class Worlds:
         return self._policy.reserved
 
     def unavailable(self) -> list[Host]:
-        """Hosts that take no work now."""
-        return [host for host in self._snapshot.hosts if not placeable(host)]
+        """Hosts that take no work now, or are held for a gang that lost a host."""
+        return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
     def _hosts(self, world: World) -> list[Host]:
         hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
         return [
             replace(host, windows=()) if world.no_windows and host.windows else host
             for host in hosts
-            if placeable(host)
+            if placeable(host) or host.id in self._usable
         ]
 
     def placer(self, world: World = NOW) -> Placer:
@@ -221,7 +233,8 @@ class Worlds:
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
-            self._placers[at] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
+            demands = self._unheld if world.all_hosts else self._snapshot
+            self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
     def _running(self, world: World) -> tuple[JobRecord, ...]:
