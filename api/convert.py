@@ -134,6 +134,7 @@ def host(value: Host, usage: HostUsage) -> schemas.HostView:
         disk_free_mib=value.disk_free_mib,
         cached=[codec.encode(entry) for entry in value.cached],
         jobs=list(usage.jobs),
+        reserved_for={str(job): start_s for job, start_s in usage.reserved_for.items()},
         version=value.version,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..adapters.ports import Clock, RoundRecord, StageTime, Store
-from ..model.decision import Certificate, Decision, Grain, Stage
+from ..model.decision import Certificate, Decision, Grain, Reason, Stage
 from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
@@ -60,7 +60,7 @@ def run_round(
     decision, violations = _decide(snapshot, policy, solver, verifier, report, watch)
     outcome = "violation" if violations else "nothing"
     conflicts: tuple[str, ...] = ()
-    if _changes_something(decision):
+    if _changes_something(decision, snapshot):
         committed = store.commit(decision, snapshot, term=term, now_s=now_s)
         outcome, conflicts = ("committed" if committed.committed else "conflict"), committed.conflicts
         watch.lap("commit")
@@ -126,11 +126,11 @@ def _nothing(snapshot: Snapshot, policy: Policy) -> Decision:
     return Decision(snapshot_version=snapshot.version, now_s=snapshot.now_s, certificate=certificate)
 
 
-def _changes_something(decision: Decision) -> bool:
+def _changes_something(decision: Decision, snapshot: Snapshot) -> bool:
     return bool(
         decision.starts
         or decision.preemptions
-        or decision.reservations
+        or any(promise not in snapshot.reservations for promise in decision.reservations)
         or decision.releases
         or decision.resizes
         or decision.rejections
@@ -140,13 +140,21 @@ def _changes_something(decision: Decision) -> bool:
 def _worth_keeping(record: RoundRecord, previous: RoundRecord | None) -> bool:
     if record.outcome != "nothing":
         return True
-    told = {reason.job: reason for reason in record.decision.waiting}
+    told = {reason.job: _gist(reason) for reason in record.decision.waiting}
     if previous is None:
         return bool(told) or _queued(record)
-    before = {reason.job: reason for reason in previous.decision.waiting}
+    before = {reason.job: _gist(reason) for reason in previous.decision.waiting}
     if told != before:
         return True
     return bool(told) and record.at_s - previous.at_s >= KEEP_EVERY_S
+
+
+def _gist(reason: Reason) -> Reason:
+    """The reason without times that run on by themselves."""
+    if reason.unit != "s" and reason.planned_in_s is None:
+        return reason
+    still = replace(reason, planned_in_s=None, helps=(), sentence="")
+    return replace(still, asked=0, available=0) if reason.unit == "s" else still
 
 
 def _queued(record: RoundRecord) -> bool:

@@ -187,6 +187,9 @@ class HostView(Shape):
     disk_free_mib: int
     cached: list[dict[str, Any]] = []
     jobs: list[str] = []
+    reserved_for: dict[str, int] = Field(
+        default={}, description="Jobs for which room is held here, and when each is planned to start (s)."
+    )
     version: int
 
 

@@ -17,7 +17,8 @@ from .machine import machine_facts
 
 WARM, WAIT, BUSY, COLD, COLD_WAIT = "warm", "wait", "busy", "cold", "cold_wait"
 KINDS = (WARM, WAIT, BUSY, COLD, COLD_WAIT)
-_RUN_S = 300.0
+SHAPE = (256, 128)  # of a sample, int16: 64 KiB
+_RUN_S = 120.0
 
 
 @click.command("dataplane")
@@ -88,6 +89,7 @@ def _measure(
         "loaders": loaders,
     }
     if any(peer.name == "phalanx" for peer, _, _ in ready):
+        from .feed.more import measure_more
         from .feed.online import founding_scenario
         from .feed.ours import index_memory_mib, share_of_take
 
@@ -97,19 +99,19 @@ def _measure(
         result["index_1e8_mib"] = index_memory_mib()
         with tempfile.TemporaryDirectory(dir=root) as scratch:
             result["founding"] = founding_scenario(Path(scratch))
+            _say("small and variable samples, a mixture, eight ranks, memory, a distant store")
+            result["more"] = measure_more(ours, Path(scratch), samples // batch)
     return result
 
 
 def _raw(root: Path, samples: int) -> Path:
     import numpy as np
 
-    from .feed.worker import CHANNELS, TIMES
-
     folder = root / f"raw-{samples}"
     if not (folder / "y.npy").exists():
         folder.mkdir(exist_ok=True)
         random = np.random.default_rng(0)
-        x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.int16, shape=(samples, CHANNELS, TIMES))
+        x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.int16, shape=(samples, *SHAPE))
         for start in range(0, samples, 512):
             x[start : start + 512] = random.integers(-3000, 3000, x[start : start + 512].shape, np.int16)
         x.flush()
@@ -228,6 +230,8 @@ def _show(result: dict[str, Any]) -> None:
             f"{founding['online']:.0%} utilised, shards {founding['shards']:.1%}",
             markup=False,
         )
+    for name, values in result.get("more", {}).items():
+        out.print(f"ours, {name}: " + ", ".join(f"{key} {value:,.3g}" for key, value in values.items()), markup=False)
 
 
 def _say(text: str) -> None:

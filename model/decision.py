@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .ids import JobId, ReservationId
+from .ids import HostId, JobId, ReservationId
 from .placement import Placement
 from .reservation import Reservation
 
@@ -115,7 +115,9 @@ class ReasonKind(StrEnum):
     QUOTA = "quota"
     AFFINITY = "affinity"
     GUARANTEE = "guarantee"
+    POOL = "pool"
     MAINTENANCE = "maintenance"
+    RESERVED = "reserved"
     UNDECIDED = "undecided"
 
 
@@ -125,7 +127,8 @@ class Reason:
 
     `families`: lifting these (at most two) would let it start. `asked` and `available` are amounts in `unit`;
     `subject` names what is short (a GPU type, a host, a job); `besides` what is short as well, where lifting one thing
-    would not do; `helps` says what would let it start.
+    would not do; `helps` says what would let it start. A gang with a drain reservation is planned to start in
+    `planned_in_s` seconds on `planned_hosts`.
     """
 
     job: JobId
@@ -137,6 +140,8 @@ class Reason:
     unit: str = ""
     besides: str = ""
     helps: tuple[str, ...] = ()
+    planned_in_s: int | None = None
+    planned_hosts: tuple[HostId, ...] = ()
     sentence: str = ""
 
 

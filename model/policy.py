@@ -124,7 +124,7 @@ class TimePolicy:
     limit_shared_s: int = 24 * 3_600
     limit_preemptible_s: int = 4 * 3_600
     starve_after_s: int = 2 * 3_600
-    drains_per_pool: int = 2
+    drains_per_pool: int = 1
     max_candidate_starts: int = 32
     plan_horizon_s: int = 7 * 86_400
     start_timeout_s: int = 300

@@ -10,35 +10,63 @@ from ..model.ids import JobId, TeamId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, victims
+from .drains import named
 from .goals import GoalValue, values
+from .goals_planned import planned_goals
+from .later import Plans
 from .order import Order, order, value_milli
 from .plan import assemble
 from .rights import Key, Rights, rights_of
 
 
-def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId]) -> list[int]:
-    """What no decision can exceed, one a goal, if only the `startable` gangs can start at all.
+def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plans: Plans | None = None) -> list[int]:
+    """What no decision can exceed, one a goal, if only the `startable` gangs can start at all, and only `plans` made.
 
-    `guarantee`: each guarantee is claimed as far as it is left and asked. `spare`: nobody leaves. `start`: all of them
-    start. `economy`: nothing is lost, no room taken, every possible victim gone. `order`: all of them start.
+    `keep`, `plan`: every named gang starts, or is planned as early as it can be alone; without `plans` they all start.
+    `guarantee`: each is claimed as far as it is left and asked. `calm`: no plan changes. `spare`: nobody leaves.
+    `start`: all of them start. `economy`: nothing is lost, no room taken, every possible victim gone. `order`: all of
+    them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
     # Where no gang can start, nobody leaves.
     empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy) if gangs else ())
+    ideal = ideal_plans(snapshot, policy) if plans is None else _earliest(snapshot.now_s, policy, startable, plans)
     bounds = []
     for value in empty:
         if value.name == "order":
             bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
         elif value.name == "economy":
             bounds.append(value.value)
-        elif value.name.startswith("spare["):
+        elif value.name == "calm" or value.name.startswith("spare["):
             bounds.append(0)
         elif value.name.startswith("guarantee["):
             bounds.append(_all_claimed(level_of(value), gangs, rights_of(snapshot)))
+        elif value.name in ideal:
+            bounds.append(ideal[value.name])
         else:
             bounds.append(_all_started(level_of(value), gangs, ranks, policy))
     return bounds
+
+
+def ideal_plans(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
+    """The values of `keep` and `plan` if every gang for which hosts may be reserved started."""
+    ideal = planned_goals(snapshot, policy, named(snapshot, policy), ())
+    keep = {f"keep[{level}]": value for level, value in ideal.keep.items()}
+    return keep | {f"plan[{level}]": value for level, value in ideal.plan.items()}
+
+
+def _earliest(now_s: int, policy: Policy, startable: frozenset[JobId], plans: Plans) -> dict[str, int]:
+    """The same where gangs that cannot start now are planned at their first candidate start."""
+    first = {gang.record.id: gang.starts[0] for gang in plans.gangs} | dict.fromkeys(startable, now_s)
+    most: Counter[str] = Counter()
+    for promise in plans.promises:
+        in_time = first.get(promise.record.id, promise.start_s + 1) <= promise.start_s
+        most[f"keep[{promise.level}]"] += value_milli(promise.record, policy) if in_time else 0
+    for record in plans.named:
+        left_s = policy.time.plan_horizon_s - (first[record.id] - now_s) if record.id in first else 0
+        most[f"plan[{record.level}]"] += value_milli(record, policy) * left_s
+    return dict(most)
 
 
 def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...]:

@@ -16,7 +16,7 @@ class Confinements:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         # Only what a host offers empty matters, and most hosts of a fleet are equal in that.
-        unlike = {_offer(host): host for host in reversed(snapshot.hosts)}
+        unlike = {offer(host): host for host in reversed(snapshot.hosts)}
         self._snapshot = replace(snapshot, hosts=tuple(unlike.values()), jobs=(), reservations=())
         self._policy = policy
         self._known: dict[tuple[object, ...], Confinement] = {}
@@ -29,6 +29,7 @@ class Confinements:
         return self._known[key]
 
 
-def _offer(host: Host) -> tuple[object, ...]:
+def offer(host: Host) -> tuple[object, ...]:
+    """What the host has when it is empty; hosts that are equal in it hold the same gangs then."""
     cards = tuple((gpu.gpu_type, gpu.memory_mib) for gpu in host.gpus if gpu.healthy)
     return host.cpu_milli, host.memory_mib, host.network_mbps, cards

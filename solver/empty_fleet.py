@@ -10,17 +10,28 @@ from ..model.ids import SiteId
 from ..model.job import Job, Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
 from .bars import Bar
 from .books import Books
+from .confinements import offer
 from .demand import allowed_sites
 from .placing import Placer
-from .rooms import Path, depth
+from .rooms import ANY_NUMBER, Path, depth
+from .unchecked import unchecked
 
 
 def well(host: Host) -> Host:
     """The host ready for work, with no card broken."""
     gpus = tuple(gpu if gpu.healthy else replace(gpu, healthy=True) for gpu in host.gpus)
     return replace(host, state=HostState.READY, spare=False, gpus=gpus)
+
+
+def unheld(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with no host held for a gang that lost one."""
+    if not any(record.replacing for record in snapshot.jobs):
+        return snapshot
+    jobs = tuple(replace(record, replacing=()) if record.replacing else record for record in snapshot.jobs)
+    return unchecked(snapshot, jobs=jobs)
 
 
 class EmptyFleet:
@@ -32,6 +43,8 @@ class EmptyFleet:
         self.policy = policy
         self.placer = Placer(self.snapshot, policy, Books(self.snapshot))
         self._domains: dict[tuple[int, frozenset[SiteId]], list[Path]] = {}
+        # Where windows close some hosts, hosts that offer the same are not alike.
+        self._unlike = {} if windows else {(host.path.site, offer(host)): host for host in hosts}
 
     def fits(self, job: Job) -> bool:
         """Whether the gang is placed there, within the limits of its team.
@@ -40,6 +53,11 @@ class EmptyFleet:
         """
         if len(job.roles) == 1:
             role = job.roles[0]
+            if self._unlike and self.placer.confinement(job).required is Layer.HOST:
+                return any(
+                    self._capped(job, role, name, self._on_one(job, role, name)) >= role.count
+                    for name in self.placer.types(role)
+                )
             return any(
                 self._capped(job, role, name, self.room_on(job, role, name, self.domains(job))) >= role.count
                 for name in self.placer.types(role)
@@ -61,6 +79,18 @@ class EmptyFleet:
         bar = Bar(hosts=self.placer.bar(JobRecord(job=job, submitted_s=0)).hosts)
         rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
         return max((rooms[node] for node in domains), default=0)
+
+    def _on_one(self, job: Job, role: Role, gpu_type: str | None) -> int:
+        """The most workers of the role that one host of its sites holds on that type; of like hosts one is asked."""
+        sites, books = self.sites(job), self.placer.books.hosts
+        return max(
+            (
+                books[host.id].room(role.request, job.team, gpu_type, ANY_NUMBER)
+                for (site, _), host in self._unlike.items()
+                if site in sites
+            ),
+            default=0,
+        )
 
     def _capped(self, job: Job, role: Role, gpu_type: str | None, workers: int) -> int:
         """That many workers, or as many as the limits of the team allow on the type."""

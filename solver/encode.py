@@ -10,12 +10,13 @@ from ortools.sat.python.cp_model import IntVar
 from ..model.placement import WorkerPlacement
 from .classes import Gang, WorkerClass
 from .demand import CardKind
+from .later import LaterGang
 from .plan import Plan
 from .variables import Variables
 
 
 def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
-    """Values of the deciding variables (starts, victims, types, counts, cards); the auxiliary ones follow from them.
+    """Values of the deciding variables (starts, victims, types, counts, cards, plans); the auxiliary ones follow.
 
     `plan` must keep the rules; a start of a gang that the instance left out is ignored.
     """
@@ -39,13 +40,33 @@ def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
             variable = variables.shared(host.id, card)
             if variable is not None:
                 values.append((variable, int((host.id, card.index) in shared)))
+    return values + _plans(variables, plan)
+
+
+def _plans(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
+    reserved = {reservation.job: reservation for reservation in plan.reservations}
+    values = []
+    for gang in variables.plans.gangs:
+        reservation = reserved.get(gang.record.id)
+        values.append((variables.started(gang), int(reservation is not None)))
+        for start_s, chosen in zip(gang.starts, variables.planned_at(gang), strict=True):
+            values.append((chosen, int(reservation is not None and reservation.planned_start_s == start_s)))
+        for workers in gang.workers:
+            there = reservation.placement.workers if reservation else ()
+            values += _of_class(variables, gang, workers, [w for w in there if w.role == workers.role.name])
     return values
 
 
 def _of_class(
-    variables: Variables, gang: Gang, workers: WorkerClass, placed: Sequence[WorkerPlacement]
+    variables: Variables, gang: Gang | LaterGang, workers: WorkerClass, placed: Sequence[WorkerPlacement]
 ) -> list[tuple[IntVar, int]]:
-    kinds = {(host.id, card.index): card.kind for host in variables.instance.hosts.values() for card in host.cards}
+    hosts = {worker.host for worker in placed}
+    kinds = {
+        (host.id, gpu.index): CardKind.of(gpu)
+        for host in variables.instance.hosts.values()
+        if host.id in hosts
+        for gpu in host.host.gpus
+    }
     counts: Counter[tuple[str, CardKind | None]] = Counter()
     cards: Counter[tuple[str, int]] = Counter()
     for worker in placed:

@@ -9,12 +9,15 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .claims import Claims
 from .demand import candidates, victims
+from .drains import named
 from .evict_search import Search
 from .goals import values
 from .greedy import Rank, greedy, in_order, rate, worth
+from .greedy_drains import drained_plan, planned_around, standing_plan
 from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
+from .verify_reservation import reservation
 
 _BOTH_ORDERS = 50_000
 """Candidates x hosts up to which both orders of the greedy are tried with preemption."""
@@ -27,6 +30,8 @@ def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     that it may evict at the least cost, as far as a bounded search finds. That inside work of level 1 gives way to
     level 2 of its own guarantee is left to the exact stage.
     """
+    if named(snapshot, policy):
+        return _around_plans(snapshot, policy)
     plain = assemble(snapshot, policy, greedy(snapshot, policy), ())
     waiting, possible = candidates(snapshot), victims(snapshot, policy)
     if not possible:
@@ -37,8 +42,30 @@ def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     return max(plans, key=lambda plan: _attained(snapshot, policy, plan))
 
 
+def _around_plans(snapshot: Snapshot, policy: Policy) -> Plan:
+    """As `greedy_plan`, where hosts may be reserved."""
+    possible, numbers = victims(snapshot, policy), order(snapshot, policy)
+    large = len(candidates(snapshot)) * len(snapshot.hosts) > _BOTH_ORDERS
+    plans = [standing_plan(snapshot, policy), planned_around(snapshot, policy, greedy(snapshot, policy))]
+    for rank in (rate,) if large else (worth, rate):
+        if not (large and possible):
+            plans.append(drained_plan(snapshot, policy, (), numbers, rank))
+        if possible:
+            plans.append(drained_plan(snapshot, policy, possible, numbers, rank))
+    return max(
+        (plan for plan in plans if plan is plans[0] or _keeps_promises(snapshot, policy, plan)),
+        key=lambda plan: _attained(snapshot, policy, plan),
+    )
+
+
+def _keeps_promises(snapshot: Snapshot, policy: Policy, plan: Plan) -> bool:
+    """A search that found a worse plan than there is for a promise is not to be followed."""
+    faults = reservation(snapshot, policy, plan.starts, plan.preemptions, plan.reservations)
+    return not any(True for _ in faults)
+
+
 def _attained(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[int, ...]:
-    return tuple(goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions))
+    return tuple(goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations))
 
 
 def _plan(

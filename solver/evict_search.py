@@ -50,6 +50,7 @@ class Search:
         self._starts: list[Placed] = []
         self._held: dict[HostId, Hold] = {}
         self._only: Callable[[Types], bool] | None = None
+        self._reserved: dict[HostId, Hold] = {}
         self._work_left = _MOST_WORK
 
     def begin(self, level: int, inside: bool) -> None:
@@ -67,6 +68,14 @@ class Search:
             for mark in self._marks(record, record.placement):
                 self._bearers.setdefault(mark, []).append(record)
         self._worlds = {}
+
+    def reserve(self, kept: dict[HostId, Hold]) -> None:
+        """What is kept back for plans from the gangs placed from now on; replaces what was."""
+        if kept is not self._reserved and (kept or self._reserved):
+            for world in (self.real, *self._worlds.values()):
+                world.hold(self._reserved, -1)
+                world.hold(kept, 1)
+            self._reserved = kept
 
     def place(self, record: JobRecord, only: Callable[[Types], bool] | None = None) -> Placement | None:
         """Starts the gang where there is room, or where those leave whose eviction costs least.
@@ -145,20 +154,13 @@ class Search:
                 real.release(victim)
             for victim in pool:
                 real.restore(victim)
-                if self._work_left < 0 or not self._fits(record):
+                self._work_left -= len(self._snapshot.hosts)
+                if self._work_left < 0 or not real.fits(record, self._only):
                     real.release(victim)
             left = [victim for victim in pool if victim.id in real.gone]
             for victim in left:
                 real.restore(victim)
             yield left
-
-    def _fits(self, record: JobRecord) -> bool:
-        """Whether the gang would be placed as things are."""
-        self._work_left -= len(self._snapshot.hosts)
-        placement = self.real.placer.place(record, only=self._only)
-        if placement is not None:
-            self.real.placer.remove(record, placement)
-        return placement is not None
 
     def _seen_in(self, size: int, record: JobRecord) -> list[JobRecord] | None:
         """Who is on the hosts that the gang would take if the `size` cheapest had left; None where it would not fit."""
@@ -170,6 +172,7 @@ class Search:
             for _, other, taken in self._starts:
                 world.take(other, taken)
             world.hold(self._held, 1)
+            world.hold(self._reserved, 1)
             world.books.keep_back(self._rank, self._ranks.leaving(self.chosen), self._starts)
         self._work_left -= len(self._snapshot.hosts)
         placement = world.placer.place(record, only=self._only)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..model.ids import HostId, JobId
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
+from .options import Types
 from .placing import Placer
 from .withheld import Hold
 
@@ -45,6 +46,13 @@ class World:
             taken.append(worker)
         self.gone.discard(record.id)
         return True
+
+    def fits(self, record: JobRecord, only: Callable[[Types], bool] | None = None) -> bool:
+        """Whether the gang would be placed as things are; `only` says which GPU types it may take."""
+        placement = self.placer.place(record, only=only)
+        if placement is not None:
+            self.placer.remove(record, placement)
+        return placement is not None
 
     def take(self, record: JobRecord, placement: Placement | None) -> None:
         """A gang starts there."""

@@ -10,9 +10,11 @@ from ..model.decision import Preemption, Reason, ReasonKind, Start
 from ..model.job_state import WAITING, JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
+from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .covered import Covered
+from .drain_reasons import DrainReasons
 from .lifts import ANYWHERE, BUSY, LIFTS, PROTECTED, Lift
 from .order import order
 from .rights import only_inside
@@ -22,18 +24,22 @@ from .variants import Variant
 from .wording import sentence
 from .worlds import NOW, World, Worlds
 
-MOST_WORK = 700_000
+MOST_WORK = 500_000
 """Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
 
 
 def reasons(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption] = (),
+    reservations: Sequence[Reservation] = (),
 ) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
-    explainer = Explainer(snapshot, policy, starts, preemptions)
+    explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
     place = order(snapshot, policy).place
@@ -52,6 +58,7 @@ class Explainer:
         starts: Sequence[Start],
         preemptions: Sequence[Preemption] = (),
         most_work: int = MOST_WORK,
+        reservations: Sequence[Reservation] = (),
     ) -> None:
         self._snapshot, self._policy, self._starts, self._most_work = snapshot, policy, starts, most_work
         self._worlds = Worlds(snapshot, policy, starts, preemptions)
@@ -59,6 +66,7 @@ class Explainer:
         self._covered = Covered(snapshot, starts)
         self._states = {record.id: record.state for record in snapshot.jobs}
         self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))
+        self._drains = DrainReasons(snapshot, policy, reservations)
         self._known: dict[tuple[object, ...], Reason] = {}
 
     def reason(self, record: JobRecord) -> Reason:
@@ -70,10 +78,11 @@ class Explainer:
             job = record.job
             team = job.team if self._worlds.heeds_team(job) else None
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)
-            shape = (*asks, record.level, *self._worlds.apart(record))
+            shape = (*asks, record.level, *self._worlds.apart(record), *self._drains.apart(record))
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)
             reason = replace(self._known[shape], job=record.id)
+        reason = self._drains.with_plan(reason)
         return replace(reason, sentence=sentence(reason))
 
     def _standing(self, record: JobRecord) -> Reason | None:
@@ -101,14 +110,16 @@ class Explainer:
     def _shortage(self, record: JobRecord) -> Reason:
         """What the gang lacks beside the rest of the decision, with amounts and tips."""
         if self.could_evict(record):
-            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_EVICTS)
+            held = self._drains.withheld(record, None)
+            return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_EVICTS)
         lifts = self.blame(record)
         lifted = self.lifted(record, lifts) if lifts is not None else None
         if lifts is None or lifted is None:
             spent = self._worlds.spent > self._most_work
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject="" if spent else _UNKNOWN)
         if not lifts:
-            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
+            held = self._drains.withheld(record, lifted)
+            return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
         reason = reason_of(record, lifts, lifted, self._worlds, self._starts, self._policy)
         helps = tuple(f"starts at once {variant.text}" for variant in self.tips(record))
         return replace(reason, helps=helps)

@@ -12,11 +12,13 @@ from ..model.ids import HostId, TeamId
 from ..model.job import Role
 from ..model.placement import WorkerPlacement
 from ..model.policy import ObjectivePolicy, Policy
+from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .confinements import Confinements
 from .demand import candidates, loss, placeable, victims
 from .fetch import fetch_s
+from .goals_planned import PlannedGoals, planned_goals
 from .order import Order, order, value_milli
 from .rights import rights_of
 
@@ -38,14 +40,19 @@ class GoalValue:
 
 
 def values(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption] = (),
+    reservations: Sequence[Reservation] = (),
 ) -> tuple[GoalValue, ...]:
-    """The goals in their order: those of each level from the top down, then `economy`, then `order`.
+    """The goals in their order: those of each level from the top down, then `economy`, `calm` and `order`.
 
-    `guarantee[l]` is listed where one that waits could start inside, or one inside may be preempted, `spare[l]` where a
-    job of the level may be preempted, `start[l]` where one waits. Without candidates
-    there are no goals. Starts of jobs that are no candidates and preemptions of jobs that may not be preempted count
-    for nothing, and of several starts of one job the first counts.
+    `keep[l]` and `calm` are listed where there are promises, `plan[l]` where hosts may be reserved, `guarantee[l]`
+    where one waits that could start inside or one inside may be preempted, `spare[l]` where a job of the level may be
+    preempted, `start[l]` where one waits. Without candidates there are no goals. Starts of jobs that are no candidates,
+    preemptions of jobs that may not be preempted and plans for jobs that are not named count for nothing, and of
+    several starts or plans of one job the first counts.
     """
     waiting = {record.id: record for record in candidates(snapshot)}
     if not waiting:
@@ -68,9 +75,12 @@ def values(
         costs[record.level] += victim_cost(record, snapshot, policy)
     claimed = _inside(snapshot, waiting.values(), possible, placed, leaving)
     starting = _started(policy, numbers, placed, {record.level for record in waiting.values()})
+    planned = planned_goals(snapshot, policy, [record for record, _ in placed], reservations)
+    calm = () if planned.calm is None else (GoalValue(name="calm", unit="workers", value=planned.calm),)
     return (
-        *_by_level(claimed, costs, starting),
+        *_by_level(planned, claimed, costs, starting),
         GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
+        *calm,
         GoalValue(name="order", unit=PLACES, value=places),
     )
 
@@ -81,13 +91,19 @@ def victim_cost(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
     return policy.objective.horizon_s * milli + loss(record, milli, snapshot.now_s, policy)
 
 
-def _by_level(claimed: Mapping[int, int], costs: Mapping[int, int], starting: Mapping[int, int]) -> Iterator[GoalValue]:
-    """The goals of each level: first what starts inside guarantees, then what its victims cost, then what it starts."""
-    for level in sorted({*claimed, *starting, *costs}, reverse=True):
+def _by_level(
+    planned: PlannedGoals, claimed: Mapping[int, int], costs: Mapping[int, int], starting: Mapping[int, int]
+) -> Iterator[GoalValue]:
+    """By level: promises, starts inside guarantees, what its victims cost, how early the starving start, its starts."""
+    for level in sorted({*planned.keep, *planned.plan, *claimed, *starting, *costs}, reverse=True):
+        if level in planned.keep:
+            yield GoalValue(name=f"keep[{level}]", unit="mGPU", value=planned.keep[level])
         if level in claimed:
             yield GoalValue(name=f"guarantee[{level}]", unit=GPUS, value=claimed[level])
         if level in costs:
             yield GoalValue(name=f"spare[{level}]", unit=GPU_TIME, value=-costs[level])
+        if level in planned.plan:
+            yield GoalValue(name=f"plan[{level}]", unit=GPU_TIME, value=planned.plan[level])
         if level in starting:
             yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=starting[level])
 

@@ -68,7 +68,7 @@ class Ledger:
         for host in hosts:
             if host.path.site == pool.site and placeable(host):
                 self._pool_at[host.id] = name
-                self._broken |= {(host.id, gpu.index) for gpu in host.gpus if not gpu.healthy}
+                self._broken.update((host.id, gpu.index) for gpu in host.gpus if not gpu.healthy)
                 cards += sum(gpu.healthy and gpu.gpu_type == pool.gpu_type for gpu in host.gpus)
         self._limits.setdefault(name, {})[pool.gpu_type] = MILLI * cards - pool.gpu_milli
 
@@ -127,12 +127,11 @@ class Ledger:
 
     def tight_limits(self, job: Job) -> set[Key]:
         """The limits that leave less than the gang asks of the types that they list; all of it may not need them."""
-        lists = (self._limits.get(team, {}) for team in self._line_of(job.team))
-        types = {gpu_type for limit in lists for gpu_type in limit}
+        types = {gpu_type for team in self._line_of(job.team) for gpu_type in self._limits[team]}
         most = {gpu_type: _most_of(job, gpu_type) for gpu_type in types}
         pools = {(name, gpu_type) for name in set(self._pool_at.values()) for gpu_type in self._limits[name]}
-        asked = {key: _most_of(job, key[1]) for key in pools if job.level == 1}
-        return {*self.exceeded(job.team, most), *(key for key in asked if asked[key] > self._room(key))}
+        over = (key for key in pools if job.level == 1 and _most_of(job, key[1]) > self._room(key))
+        return {*self.exceeded(job.team, most), *over}
 
     def closed(self, labels: Iterable[str], host: HostId) -> bool:
         """Whether a job with one of the labels is where no other with it may come to that host."""
@@ -159,10 +158,9 @@ class Ledger:
 
     def pools_allow(self, site: SiteId | None, asked: Mapping[str, int]) -> bool:
         """Whether level 1 may take these amounts, by GPU type, at the site (None: at each)."""
-        names = set(self._pool_at.values()) if site is None else {_reserve_of(site)}
         return all(
             milli <= self._room((name, gpu_type))
-            for name in names
+            for name in (set(self._pool_at.values()) if site is None else {_reserve_of(site)})
             for gpu_type, milli in asked.items()
             if gpu_type in self._limits.get(name, ())
         )

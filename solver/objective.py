@@ -20,12 +20,14 @@ from .constraints.topology import by_domain
 from .demand import candidates, loss, placeable
 from .fetch import fetch_s
 from .held import HostClass
+from .objective_planned import calm, keep, keep_levels, plan, plan_levels
 from .order import Order, order, value_milli
 from .topology import domains
 from .variables import Variables
 
-GPUS = "mGPU"
 SECONDS = "mGPU*s"
+CARDS = "mGPU"
+WORKERS = "workers"
 PLACES = "places"
 
 
@@ -303,12 +305,17 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     sparing = {victim.level for victim in instance.victims}
     covering = {record.level for record in waiting if instance.rights.can_be_inside(record)}
     covering |= {victim.level for victim in instance.victims if victim.id in instance.rights.inside}
+    promised, named = keep_levels(variables), plan_levels(variables)
     listed = []
-    for level in sorted(starting | sparing, reverse=True):
+    for level in sorted(starting | sparing | promised | named, reverse=True):
+        if level in promised:
+            listed.append(Goal(f"keep[{level}]", CARDS, {"keep": Sum(terms=keep(level, variables))}))
         if level in covering:
-            listed.append(Goal(f"guarantee[{level}]", GPUS, {"guarantee": _guarantee(level, variables)}))
+            listed.append(Goal(f"guarantee[{level}]", CARDS, {"guarantee": _guarantee(level, variables)}))
         if level in sparing:
             listed.append(Goal(f"spare[{level}]", SECONDS, {"spare": _spare(level, variables)}))
+        if level in named:
+            listed.append(Goal(f"plan[{level}]", SECONDS, {"plan": Sum(terms=plan(level, variables))}))
         if level in starting:
             listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
     if waiting:
@@ -319,5 +326,7 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
             "fetch": _fetch(variables),
         }
         listed.append(Goal("economy", SECONDS, economy))
+        if promised:
+            listed.append(Goal("calm", WORKERS, {"calm": Sum(terms=calm(variables))}))
         listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
     return tuple(listed)

@@ -73,6 +73,8 @@ class Placer:
         `within` replaces the confinement that the gang's own demands give; `only` says which types it may take.
         """
         job, shape = record.job, self.shape(record, within)
+        if shape not in self._options and self._hopeless(job, shape):
+            return None
         options = self._options_of(shape, job.team)
         number = 1 if len(job.roles) == 1 else _TRIES
         for types, node in options.best(number, self.pressure, self._may(job, only), self._there(record, shape)):
@@ -160,6 +162,22 @@ class Placer:
                 self._on_type[gpu_type] = on_type((host.id for host in self._taking), self.books, gpu_type)
             self._seated[key] = Seats(self._on_type[gpu_type], self.books, request, team, gpu_type)
         return self._seated[key]
+
+    def _hopeless(self, job: Job, shape: Shape) -> bool:
+        """Whether the hosts' counts alone say that the gang, of one role, has no place; saves the view of its domains.
+
+        True only where `Options` would find nothing: closed hosts, sites and domains only take from these counts.
+        """
+        if len(job.roles) != 1:
+            return False
+        role, alone = job.roles[0], shape.confinement.required is Layer.HOST
+        for name in self.types(role):
+            seats = self._seats_of(role.request, job.team, name)
+            seats.catch_up()
+            rooms = seats.room.values()
+            if any(room >= role.count for room in rooms) if alone else sum(rooms) >= role.count:
+                return False
+        return True
 
     def _try(self, record: JobRecord, types: Types, node: Path, shape: Shape) -> Placement | None:
         """Chooses hosts for one role after the other, the most demanding first, then ranks for all."""

@@ -8,24 +8,36 @@ from dataclasses import dataclass, replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import MILLI
-from ..model.ids import JobId
+from ..model.ids import JobId, ReservationId
 from ..model.policy import Policy
+from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import loss
+from .drains import reservations_by_job
 from .order import value_milli
 from .ties import Ties
+from .verify_planned import Planned
+from .verify_promise import Hindrance, Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round would do: gangs that start, and running gangs that leave for them."""
+    """What a round would do: gangs that start, running gangs that leave for them, and hosts set aside for others."""
 
     starts: tuple[Start, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    releases: tuple[ReservationId, ...] = ()
 
 
-def assemble(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victims: Iterable[JobId]) -> Plan:
-    """The plan of these starts and victims: who waits for whom, for whom each victim leaves, and what that costs."""
+def assemble(
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    victims: Iterable[JobId],
+    plans: Sequence[Planned] = (),
+) -> Plan:
+    """The plan of these starts, victims and planned starts: who waits for whom, at what cost, which promises stand."""
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     ties = Ties(snapshot, policy, leaving)
@@ -46,7 +58,48 @@ def assemble(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], victim
         )
         for record in leaving
     )
-    return Plan(tuple(tied), preemptions)
+    reservations = _reservations(snapshot, policy, tied, preemptions, plans)
+    staying = {plan.id for plan in reservations}
+    starting = {start.job for start in starts}
+    releases = (r.id for r in snapshot.reservations if r.id not in staying and r.job not in starting)
+    return Plan(tuple(tied), preemptions, reservations, tuple(releases))
+
+
+def _reservations(
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption],
+    plans: Sequence[Planned],
+) -> tuple[Reservation, ...]:
+    """The reservations of these plans, in the order of the snapshot's jobs: earlier ones go on, with why they moved."""
+    if not plans:
+        return ()
+    earlier = reservations_by_job(snapshot)
+    planned = {plan.record.id: plan for plan in plans}
+    fresh = {}
+    for record in snapshot.jobs:
+        if record.id in planned:
+            plan = planned[record.id]
+            old = earlier.get(record.id) or Reservation(
+                id=ReservationId(record.id),
+                job=record.id,
+                placement=plan.placement,
+                planned_start_s=plan.at_s,
+                created_s=snapshot.now_s,
+            )
+            fresh[record.id] = replace(old, placement=plan.placement, planned_start_s=plan.at_s)
+    standing = Standing(snapshot, policy, starts, preemptions, tuple(fresh.values()))
+    for promise in standing.promises:
+        if promise.record.id in fresh and not standing.kept(promise):
+            why, moved = standing.hindrance(promise), fresh[promise.record.id]
+            broken = moved.broken + (why is Hindrance.HIGHER)
+            fresh[promise.record.id] = replace(moved, broken=broken, cause=why.value or NO_CAUSE)
+    return tuple(fresh.values())
+
+
+NO_CAUSE = "none"
+"""Said of a plan that moved later although it need not; the verifier refuses it."""
 
 
 def loss_gpu_s(record: JobRecord, now_s: int, policy: Policy) -> int:

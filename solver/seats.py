@@ -28,10 +28,14 @@ class Seats:
         least = request.whole_gpus
         self.room: dict[HostId, int] = {}
         for name in self.hosts:
-            free = books.hosts[name].free
             # Most hosts of a busy fleet lack the cards, and need no closer look.
-            if not least or any(len(cards) >= least for cards in free.values()):
-                self._look(name)
+            for cards in books.hosts[name].free.values() if least else ():
+                if len(cards) >= least:
+                    break
+            else:
+                if least:
+                    continue
+            self._look(name)
 
     def catch_up(self) -> None:
         """Looks again at every host that was booked on since the last look."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, Start
-from ..model.host import HostState
+from ..model.host import Host, HostState
 from ..model.job import Job, Role
 from ..model.job_state import JobState
 from ..model.placement import Placement
@@ -24,6 +24,7 @@ from .lifts import (
     NETWORK,
     OUTRANKED,
     PROTECTED,
+    RESERVE,
     SITE,
     TOPOLOGY,
     WINDOW,
@@ -31,7 +32,7 @@ from .lifts import (
 )
 from .rights import never
 from .rooms import depth
-from .unusable import at_limit, beside_label, enters_maintenance
+from .unusable import at_limit, beside_label, enters_maintenance, reserved
 from .variants import LAYER_NAME
 from .wording import PEERS, duration
 from .worlds import Worlds
@@ -85,6 +86,8 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
     if lift is LIMIT:
         return at_limit(base, job, lifted, worlds)
+    if lift is RESERVE:
+        return reserved(base, lifted, worlds)
     if lift is LABEL:
         return beside_label(base, job, lifted, worlds)
     if lift is WINDOW:
@@ -167,13 +170,16 @@ def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
 def _unavailable(record: JobRecord, lifted: Placement, worlds: Worlds) -> str:
     """The hosts of that placement which take no work now, and why, at most three."""
     used = set(lifted.hosts)
-    named = [
-        f"{host.id} is {'a spare' if host.state is HostState.READY else host.state.value}"
-        for host in worlds.unavailable()
-        if host.id in used
-    ]
+    named = [f"{host.id} is {_standing(host, worlds)}" for host in worlds.unavailable() if host.id in used]
     named.extend(f"{host} enters maintenance before it is over" for _, host in worlds.windows(record, used))
     return _some(named) or f"broken GPUs of {_some(lifted.hosts)}"
+
+
+def _standing(host: Host, worlds: Worlds) -> str:
+    if host.state is not HostState.READY:
+        return host.state.value
+    gangs = worlds.held[host.id].gangs if host.id in worlds.held else ()
+    return f"held for job {', '.join(sorted(gangs))}, which lost a host" if gangs else "a spare"
 
 
 def types_of(job: Job) -> str:

@@ -15,6 +15,7 @@ from .bound import judge, uppers
 from .classes import Instance, reduce
 from .constraints import FAMILIES
 from .decode import decode
+from .decode_plans import decode_plans
 from .demand import candidates
 from .encode import encode
 from .evict import greedy_plan
@@ -22,6 +23,7 @@ from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
+from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
 from .objective import Goal, goals
 from .plan import Plan
@@ -63,32 +65,37 @@ def solve(
     """
     guard = guard or Unlimited()
     instance = None if _far_too_large(snapshot, policy) else reduce(snapshot, policy)
+    drains = NO_PLANS if instance is None else plans(instance)
     lap("reduce")
     best = _candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
     lap("greedy")
     startable = candidates(snapshot) if instance is None else instance.gangs
-    limits = uppers(snapshot, policy, frozenset(gang.id for gang in startable))
+    anything = bool(startable or drains.gangs)
+    known = None if instance is None else drains
+    limits = uppers(snapshot, policy, frozenset(gang.id for gang in startable), known)
     outcome, size = Outcome(), (0, 0)
-    if startable and (instance is None or instance.columns > policy.solve.exact_columns):
+    if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
         outcome.stopped = "columns"
-    elif instance is not None and instance.gangs:
-        best, outcome, size = _search(instance, best, limits, guard)
+    elif instance is not None and anything:
+        best, outcome, size = _search(instance, drains, best, limits, guard)
     lap("exact")
     bounds = _bounds(best, outcome, limits)
     if outcome.stopped and guard.remaining_s() > 0:
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
-    waiting = reasons(snapshot, policy, best.plan.starts, best.plan.preemptions)
+    waiting = reasons(snapshot, policy, best.plan.starts, best.plan.preemptions, best.plan.reservations)
     lap("reasons")
     return Decision(
         snapshot_version=snapshot.store_version,
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
+        reservations=best.plan.reservations,
+        releases=best.plan.releases,
         waiting=waiting,
         goals=judge(snapshot, policy, best.values, bounds),
         certificate=Certificate(
-            stage=best.stage if startable else Stage.NOTHING_TO_DO,
+            stage=best.stage if anything else Stage.NOTHING_TO_DO,
             grain=Grain.SINGLETONS,
             budget_ms=policy.solve.budget_ms,
             spent_ms=outcome.spent_ms,
@@ -108,11 +115,11 @@ def _far_too_large(snapshot: Snapshot, policy: Policy) -> bool:
 
 
 def _search(
-    instance: Instance, best: _Candidate, limits: Sequence[int], guard: Guard
+    instance: Instance, drains: Plans, best: _Candidate, limits: Sequence[int], guard: Guard
 ) -> tuple[_Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
     policy, model = instance.policy, cp_model.CpModel()
-    variables, listed = build(model, instance)
+    variables, listed = build(model, instance, drains)
     incumbent = Incumbent(best.rank, encode(variables, best.plan))
     budget_ms, seed = policy.solve.budget_ms, policy.solve.seed
     outcome = run(model, listed, incumbent, limits, budget_ms=budget_ms, seed=seed, guard=guard)
@@ -120,9 +127,9 @@ def _search(
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
 
 
-def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple[Goal, ...]]:
+def build(model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS) -> tuple[Variables, tuple[Goal, ...]]:
     """Writes the whole model of a round: variables, every rule family, the cuts, and the goals."""
-    variables = Variables(model, instance)
+    variables = Variables(model, instance, drains)
     for add in FAMILIES.values():
         add(model, instance, variables)
     symmetry.add(model, instance, variables)
@@ -130,7 +137,7 @@ def build(model: cp_model.CpModel, instance: Instance) -> tuple[Variables, tuple
 
 
 def _candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Candidate:
-    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions))
+    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations))
 
 
 def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> _Candidate | None:
@@ -138,8 +145,9 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
     if outcome.solution is None:
         return None
     starts, victims = decode(variables, outcome.solution)
-    plan = reprieve(snapshot, policy, starts, victims)
-    if verify_starts(snapshot, policy, plan.starts, plan.preemptions):
+    planned = decode_plans(variables, outcome.solution, starts, victims)
+    plan = reprieve(snapshot, policy, starts, victims, planned)
+    if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations):
         return None
     return _candidate(Stage.EXACT, plan, snapshot, policy)
 

@@ -85,6 +85,7 @@ class _Search:
         self.model = model
         self.incumbent = incumbent
         self.level_with_incumbent = True
+        self.frozen: list[tuple[Goal, int]] = []
         self.seed = seed
         self.guard = guard
         self.outcome = Outcome()
@@ -93,7 +94,7 @@ class _Search:
         """Maximises one goal and freezes what it reached."""
         mark = self.incumbent.values[number]
         if not goal.terms:
-            # Nothing that is decided changes it.
+            # Listed, but nothing that may happen in this round changes it.
             return StageResult(goal.constant, goal.constant, solved=True)
         if self.level_with_incumbent and mark == upper and self.outcome.solution is None:
             # The incumbent has all there is to have: nothing to search for.
@@ -104,6 +105,7 @@ class _Search:
             # The incumbent attains more than the last search found: that solution gives up a goal now frozen.
             self.outcome.solution = None
         self.model.add(expression(goal) >= result.value - goal.constant)
+        self.frozen.append((goal, result.value))
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
         return result
 
@@ -156,13 +158,15 @@ class _Search:
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
-        if goal.name.startswith(("guarantee[", "spare[", "start[")):
+        if goal.name.endswith("]"):
             return (
                 self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
             )
         if self.level_with_incumbent:
-            completed = self._complete(goal)
-            if self.outcome.solution is None or _value(goal, completed) > _value(goal, self.outcome.solution):
+            completed, found = self._complete(goal), self.outcome.solution
+            # A solution of an earlier goal gives up a later one where the incumbent's value was taken unsearched.
+            stale = found is not None and any(_value(frozen, found) < value for frozen, value in self.frozen)
+            if found is None or stale or _value(goal, completed) > _value(goal, found):
                 self.outcome.solution = completed
         if self.outcome.solution is None:
             return None

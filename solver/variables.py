@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -13,6 +13,7 @@ from ..model.job import Role
 from .classes import Gang, Instance, Slot, WorkerClass, most_on_card
 from .demand import CardKind
 from .held import Card
+from .later import NO_PLANS, LaterGang, Plans
 
 RoleKey = tuple[JobId, str]
 CardKey = tuple[HostId, int]
@@ -31,8 +32,18 @@ class Coming:
     inside: cp_model.IntVar | None
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Workers of one role of a named gang that may be planned in a slot, and how many are."""
+
+    gang: LaterGang
+    role: Role
+    slot: Slot
+    count: cp_model.IntVar
+
+
 class Variables:
-    """What the model decides.
+    """What the model decides. A plan is a gang beside the one that may start now, and "started" if it is made.
 
     started(gang)            1 if the gang starts
     inside(gang)             1 if it starts inside its guarantee
@@ -43,12 +54,14 @@ class Variables:
     uses_type(class, type)   1 if the role runs on that GPU type
     shared(host, card)       1 if new fractions come to a card on which nobody has to stay
     emptied(host, card)      1 if all fractions leave a card, and whole workers may take it
+    planned_at(gang)         for each candidate start of a named gang: 1 if that is its planned start
     """
 
-    def __init__(self, model: cp_model.CpModel, instance: Instance) -> None:
+    def __init__(self, model: cp_model.CpModel, instance: Instance, plans: Plans = NO_PLANS) -> None:
         self.model = model
         self.instance = instance
-        self._started = {gang.id: model.new_bool_var(f"started[{gang.id}]") for gang in instance.gangs}
+        self.plans = plans
+        self._started = {gang.id: model.new_bool_var(f"started[{gang.id}]") for gang in self.placed}
         self._inside = {gang.id: self._inside_of(gang) for gang in instance.gangs if gang.may_be_inside}
         self._inside_on: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
         self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
@@ -59,6 +72,11 @@ class Variables:
         self._by_host: dict[HostId, list[Coming]] = defaultdict(list)
         self._by_kind: dict[tuple[HostId, CardKind], list[Coming]] = defaultdict(list)
         self._fractions: dict[CardKey, list[Coming]] = defaultdict(list)
+        self._later: dict[HostId, list[Later]] = defaultdict(list)
+        self._planned_at = {
+            gang.id: tuple(model.new_bool_var(f"planned[{gang.record.id},{start_s}]") for start_s in gang.starts)
+            for gang in plans.gangs
+        }
         for gang in instance.gangs:
             for workers in gang.workers:
                 self._create(gang, workers)
@@ -69,10 +87,20 @@ class Variables:
             if not card.fixed and any(not holder.whole for holder in card.holders)
         }
 
+        for later in plans.gangs:
+            for workers in later.workers:
+                for slot, count in self._create_counts(later, workers):
+                    self._later[slot.host].append(Later(later, workers.role, slot, count))
+
     def _inside_of(self, gang: Gang) -> cp_model.IntVar:
         return self._started[gang.id] if gang.only_inside else self.model.new_bool_var(f"inside[{gang.id}]")
 
-    def _create(self, gang: Gang, workers: WorkerClass) -> None:
+    @property
+    def placed(self) -> tuple[Gang | LaterGang, ...]:
+        """All gangs that get places: those that may start, and the plans."""
+        return (*self.instance.gangs, *self.plans.gangs)
+
+    def _create_counts(self, gang: Gang | LaterGang, workers: WorkerClass) -> Iterator[tuple[Slot, cp_model.IntVar]]:
         key = (gang.id, workers.role.name)
         types = workers.gpu_types
         for gpu_type in types:
@@ -80,13 +108,17 @@ class Variables:
             only = len(types) == 1
             name = f"type[{gang.id},{workers.role.name},{gpu_type}]"
             self._type[key, gpu_type] = self._started[gang.id] if only else self.model.new_bool_var(name)
-            if gang.may_be_inside and gpu_type in workers.covered:
+            if gang.id in self._inside and gpu_type in workers.covered:
                 name = f"inside[{gang.id},{workers.role.name},{gpu_type}]"
                 self._inside_on[key, gpu_type] = self._inside[gang.id] if only else self.model.new_bool_var(name)
         for slot in workers.slots:
             label = f"{gang.id},{workers.role.name},{slot.host},{slot.kind.gpu_type if slot.kind else '-'}"
             variable = self.model.new_int_var(0, slot.most, f"at[{label}]")
             self._at[key, slot] = variable
+            yield slot, variable
+
+    def _create(self, gang: Gang, workers: WorkerClass) -> None:
+        for slot, variable in self._create_counts(gang, workers):
             victims = (part.job for part in self.instance.hosts[slot.host].freed)
             inside = self._count_inside(gang, workers, slot, victims, variable)
             coming = Coming(gang, workers.role, variable, inside)
@@ -129,8 +161,8 @@ class Variables:
         self.model.add(count <= workers_here)
         return count
 
-    def started(self, gang: Gang) -> cp_model.IntVar:
-        """1 if the gang starts."""
+    def started(self, gang: Gang | LaterGang) -> cp_model.IntVar:
+        """1 if the gang starts, or the plan is made."""
         return self._started[gang.id]
 
     def inside(self, gang: Gang) -> cp_model.IntVar | None:
@@ -164,6 +196,14 @@ class Variables:
     def emptied(self, host: HostId, card: Card) -> cp_model.IntVar | None:
         """1 if all fractions leave the card and none come; None for cards that no fraction could leave so."""
         return self._emptied.get((host, card.index))
+
+    def planned_at(self, gang: LaterGang) -> tuple[cp_model.IntVar, ...]:
+        """For each candidate start of the named gang 1 if it is planned then."""
+        return self._planned_at[gang.id]
+
+    def later(self, host: HostId) -> list[Later]:
+        """All that may be planned on the host."""
+        return self._later[host]
 
     def on_host(self, host: HostId) -> list[Coming]:
         """All that may come to the host."""

@@ -199,14 +199,15 @@ def capacity(
     placed = [(records[start.job], start.placement) for start in starts if start.job in records]
     touched = {worker.host for _, placement in placed for worker in placement.workers if worker.host in hosts}
     for record, placement in placed:
-        yield from _card_counts(record.job, placement)
+        yield from card_counts(record.job, placement)
     held = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id not in gone), touched)
     added = parts_by_host(placed, touched)
     for name in sorted(touched):
         yield from host_within(hosts[name], held[name], added[name])
 
 
-def _card_counts(job: Job, placement: Placement) -> Iterator[Violation]:
+def card_counts(job: Job, placement: Placement) -> Iterator[Violation]:
+    """Workers that are given more or fewer cards than they ask for."""
     requests = {role.name: role.request for role in job.roles}
     for worker in placement.workers:
         request = requests.get(worker.role)

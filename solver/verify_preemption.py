@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..model.decision import Preemption, RuleFamily, Start
 from ..model.host import MILLI
-from ..model.ids import HostId, JobId
+from ..model.ids import JobId
 from ..model.job_state import JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -19,7 +19,7 @@ from .verify_affinity import Labelled
 from .verify_quota import Holdings
 from .verify_reserved import Pooled
 from .verify_rights import Sides
-from .verify_rooms import Room, broken, rooms_left, withheld
+from .verify_rooms import rooms_left, withheld
 from .violation import Violation
 
 
@@ -32,7 +32,6 @@ def preemption(
     rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
     for room in rooms.values():
         yield from withheld(room)
-    yield from _needless(snapshot, policy, starts, preemptions, rooms)
 
 
 def _victims(snapshot: Snapshot, policy: Policy, preemptions: Sequence[Preemption]) -> Iterator[Violation]:
@@ -125,27 +124,6 @@ def _beneficiaries(victim: JobId, told: tuple[JobId, ...], right: tuple[JobId, .
 def _in_order(position: Mapping[JobId, int], jobs: Collection[JobId]) -> tuple[JobId, ...]:
     """The jobs in the order of the snapshot."""
     return tuple(sorted(jobs, key=position.__getitem__))
-
-
-def _needless(
-    snapshot: Snapshot,
-    policy: Policy,
-    starts: Sequence[Start],
-    preemptions: Sequence[Preemption],
-    rooms: Mapping[HostId, Room],
-) -> Iterator[Violation]:
-    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, of a pool, or of a label."""
-    stopped = {act.job for act in preemptions}
-    holdings, labelled = Holdings(snapshot, starts, stopped), Labelled(snapshot, starts, stopped)
-    pooled = Pooled(snapshot, policy, starts, stopped)
-    for record in snapshot.jobs:
-        if record.id not in stopped or record.placement is None:
-            continue
-        held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        needed = holdings.forbids(record) or labelled.forbids(record) or pooled.forbids(record)
-        if not needed and not any(broken(room) for room in held):
-            text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
-            yield _fault(record.id, 1, "needless", text)
 
 
 def _fault(subject: str, amount: int, unit: str, message: str) -> Violation:

@@ -20,7 +20,18 @@ def sentence(reason: Reason) -> str:
         first, *rest = (tip.removeprefix("starts at once ") for tip in reason.helps)
         verb = "It could run" if reason.kind is ReasonKind.NEVER_FITS else "It would start at once"
         text += f" {verb} {', or '.join([first, *rest])}."
+    if reason.planned_in_s is not None:
+        text += f" It is planned to start {_when(reason.planned_in_s)} on {_some(reason.planned_hosts)}."
     return text
+
+
+def _when(seconds: int) -> str:
+    return f"within {duration(seconds)}" if seconds else "as soon as its hosts are free"
+
+
+def _some(hosts: tuple[str, ...]) -> str:
+    """The hosts, or the first three of many."""
+    return ", ".join(hosts) if len(hosts) <= 4 else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more hosts"
 
 
 def amount(value: int, unit: str) -> str:
@@ -151,6 +162,10 @@ def _quota(reason: Reason) -> str:
     return f"{_upper(reason.subject)}; it asks {_number(reason)} more."
 
 
+def _pool(reason: Reason) -> str:
+    return f"It would need GPUs that are kept for tiers 1 and 2 ({reason.subject}), and for preemptible work meanwhile."
+
+
 def _affinity(reason: Reason) -> str:
     return f"It keeps away from other jobs with its label: {reason.subject}."
 
@@ -158,6 +173,11 @@ def _affinity(reason: Reason) -> str:
 def _maintenance(reason: Reason) -> str:
     ahead = f", in {_available(reason)}" if reason.available else ""
     return f"{_upper(reason.subject)}{ahead}; the job is surely over only in {_asked(reason)}."
+
+
+def _reserved(reason: Reason) -> str:
+    until = f"which is planned to start in {_available(reason)}" if reason.available else "which is to start now"
+    return f"The room that it needs is held for {reason.subject}, {until}; it is surely over only in {_asked(reason)}."
 
 
 def _upper(text: str) -> str:
@@ -188,6 +208,8 @@ _TEXT = {
     ReasonKind.QUOTA: _quota,
     ReasonKind.AFFINITY: _affinity,
     ReasonKind.GUARANTEE: _guarantee,
+    ReasonKind.POOL: _pool,
     ReasonKind.MAINTENANCE: _maintenance,
+    ReasonKind.RESERVED: _reserved,
     ReasonKind.UNDECIDED: _undecided,
 }

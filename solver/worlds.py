@@ -7,51 +7,34 @@ victims free is free only to those who may use it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
 from ..model.ids import HostId, SiteId
 from ..model.job import Job
 from ..model.placement import Placement
-from ..model.policy import Policy
+from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import Confinement, allowed_sites, ends_before, placeable, surely_over_s, victims
-from .empty_fleet import well
+from .demand import (
+    Confinement,
+    allowed_sites,
+    ends_before,
+    held_back,
+    placeable,
+    surely_over_s,
+    usable,
+    victims,
+)
+from .empty_fleet import unheld, well
 from .placing import Placer
 from .ranks import Ranks, rank
+from .unchecked import unchecked
 from .withheld import holds
+from .world import NOW, World
 
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Which part of the round's fixed surroundings is lifted.
-
-    `no_victims`: all jobs have left that the gang may evict; `no_lower`: all of lower levels, protected or not.
-    """
-
-    no_starts: bool = False
-    no_running: bool = False
-    all_hosts: bool = False
-    no_victims: bool = False
-    no_lower: bool = False
-    no_limits: bool = False
-    no_windows: bool = False
-
-    def __or__(self, other: World) -> World:
-        return World(
-            self.no_starts or other.no_starts,
-            self.no_running or other.no_running,
-            self.all_hosts or other.all_hosts,
-            self.no_victims or other.no_victims,
-            self.no_lower or other.no_lower,
-            self.no_limits or other.no_limits,
-            self.no_windows or other.no_windows,
-        )
-
-
-NOW = World()
+__all__ = ["NOW", "World", "Worlds"]
 
 
 class Worlds:
@@ -70,6 +53,9 @@ class Worlds:
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
+        self.held = held_back(snapshot)
+        self._usable = {host.id for host in usable(snapshot)}
+        self._unheld = unheld(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._ranks = Ranks(snapshot)
         self._highest_leaving = max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1)
@@ -146,10 +132,11 @@ class Worlds:
             return None
         placer = self.placer(world)
         team = job.team if placer.books.ledger.limits_team(job.team) else None
-        key = (placer.shape(record, within), team, world, self._grain(world))
+        pooled = placer.books.ledger.pooled(record)
+        key = (placer.shape(record, within), team, pooled, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 2
+            self.spent += len(self._snapshot.hosts) // 8
             placement = placer.place(record, within)
             if placement is not None:
                 placer.remove(record, placement)
@@ -212,16 +199,24 @@ class Worlds:
         gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts of the fleet."""
+        return self._snapshot.hosts
+
+    def reserved(self) -> tuple[ReservedPool, ...]:
+        """The reserved pools of the policy."""
+        return self._policy.reserved
+
     def unavailable(self) -> list[Host]:
-        """Hosts that take no work now."""
-        return [host for host in self._snapshot.hosts if not placeable(host)]
+        """Hosts that take no work now, or are held for a gang that lost a host."""
+        return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
     def _hosts(self, world: World) -> list[Host]:
         hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
         return [
             replace(host, windows=()) if world.no_windows and host.windows else host
             for host in hosts
-            if placeable(host)
+            if placeable(host) or host.id in self._usable
         ]
 
     def placer(self, world: World = NOW) -> Placer:
@@ -232,13 +227,14 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(
-                replace(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams), self._policy.reserved
-            )
+            reserved = () if world.no_reserve else self._policy.reserved
+            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams)
+            books = Books(fleet, reserved)
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
-            self._placers[at] = Placer(self._snapshot, self._policy, books, hosts=self._hosts(world))
+            demands = self._unheld if world.all_hosts else self._snapshot
+            self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
     def _running(self, world: World) -> tuple[JobRecord, ...]:

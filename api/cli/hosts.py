@@ -65,7 +65,17 @@ def _row(host: dict[str, Any]) -> tuple[str, ...]:
     cores = f"{host['cpu_milli_used'] / 1000:g}/{host['cpu_milli'] / 1000:g}"
     memory = f"{host['memory_mib_used'] // 1024}/{host['memory_mib'] // 1024}"
     count = f"{len(cards)} x {', '.join(kinds)}" if cards else "none"
-    return (host["id"], place, state, count, "".join(map(_cell, cards)), cores, memory, " ".join(host["jobs"]))
+    jobs = " ".join([*host["jobs"], *(f"(held for {job})" for job in host.get("reserved_for", {}))])
+    return (
+        host["id"],
+        place,
+        state,
+        count,
+        "".join(map(_cell, cards)),
+        cores,
+        memory,
+        jobs,
+    )
 
 
 def _cell(card: dict[str, Any]) -> str:

@@ -52,16 +52,17 @@ def shard() -> None:
 @click.option("--shard-size", type=Size(), default="32M", show_default=True)
 @click.option("--unit-size", type=Size(), default="256M", show_default=True, help="Raw bytes done at a time.")
 @click.option("--workers", type=click.IntRange(1), default=os.cpu_count() or 1, help="Processes (default: all cores).")
+@click.option("--ray", metavar="ADDRESS", help="Tasks of this Ray cluster instead of processes; auto: the local one.")
 @click.option("--drop-failing", is_flag=True, help="Leave recordings out whose cleaning fails.")
 @click.option("--fresh", is_flag=True, help="Throw away what another job left in the folder.")
 @json_option
-def make(out: Path, as_json: bool, workers: int, fresh: bool, **options: Any) -> None:
+def make(out: Path, as_json: bool, workers: int, ray: str | None, fresh: bool, **options: Any) -> None:
     """Makes a data set in the folder OUT. Run again after a crash, it goes on with what is not done."""
     with told():
         from ...dataplane.offline.job import make as run
 
         job = _job(out, **options)
-        report = run(job, out, workers=workers, fresh=fresh, progress=None if as_json else _tell)
+        report = run(job, out, workers=workers, ray=ray, fresh=fresh, progress=None if as_json else _tell)
     if as_json:
         print_json(report.to_json())
         return

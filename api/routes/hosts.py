@@ -26,7 +26,7 @@ Body = Annotated[Any, Depends(OptionalJsonBody(SMALL))]
 def list_hosts(ctx: Ctx) -> schemas.HostList:
     """All hosts with what is booked on each."""
     snapshot = ctx.store.snapshot(ctx.clock.now_s())
-    usage = usage_by_host(snapshot.jobs)
+    usage = usage_by_host(snapshot.jobs, snapshot.reservations)
     return schemas.HostList(hosts=[convert.host(host, usage[host.id]) for host in snapshot.hosts])
 
 
@@ -65,4 +65,5 @@ def _change(ctx: Context, host: Host, state: HostState, cause: str, response: Re
 
 def _view(ctx: Context, host: Host, response: Response) -> schemas.HostView:
     response.headers["ETag"] = f'"{host.version}"'
-    return convert.host(host, usage_by_host(ctx.store.snapshot(ctx.clock.now_s()).jobs)[host.id])
+    snapshot = ctx.store.snapshot(ctx.clock.now_s())
+    return convert.host(host, usage_by_host(snapshot.jobs, snapshot.reservations)[host.id])

@@ -59,7 +59,7 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
         templates,
         "index.html",
         now_s=now_s,
-        sites=fleet_map(snapshot.hosts, usage_by_host(snapshot.jobs)),
+        sites=fleet_map(snapshot.hosts, usage_by_host(snapshot.jobs, snapshot.reservations)),
         waiting=waiting[:MOST_ROWS],
         waiting_total=len(waiting),
         active=active[:MOST_ROWS],

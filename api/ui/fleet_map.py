@@ -34,6 +34,7 @@ class HostBox:
     state: str
     cause: str
     told: str
+    reserved_for: str
     cells: tuple[Cell, ...]
 
 
@@ -94,11 +95,13 @@ def _natural(name: str) -> tuple[str, int, str]:
 def _host(host: Host, usage: HostUsage) -> HostBox:
     free = sum(1 for gpu in host.gpus if gpu.healthy and not usage.gpu_milli.get(gpu.index))
     jobs = f", in use by {', '.join(usage.jobs)}" if usage.jobs else ""
+    held = f", held for {', '.join(usage.reserved_for)}" if usage.reserved_for else ""
     return HostBox(
         name=host.id,
         state=host.state,
         cause=host.state_cause,
-        told=f"{len(host.gpus)} GPUs, {free} free{jobs}",
+        told=f"{len(host.gpus)} GPUs, {free} free{jobs}{held}",
+        reserved_for=", ".join(usage.reserved_for),
         cells=tuple(_cell(gpu, usage) for gpu in host.gpus),
     )
 

@@ -36,6 +36,10 @@ PEERS = (
     Peer("litdata", "litdata", format="litdata"),
     Peer("webdataset", "webdataset", format="webdataset"),
     Peer("mosaicml", "mosaicml-streaming", format="mosaicml", needs=("numpy<2.2",)),
+    Peer("spdl", "spdl", workers=(0,)),
+    Peer("grain", "grain", workers=(0,)),
+    Peer("tensorstore", "tensorstore", workers=(0,), format="tensorstore"),
+    Peer("datasets", "datasets", workers=(0,), format="datasets"),
 )
 
 

@@ -31,6 +31,7 @@ from ..manifest import MANIFEST_NAME, Manifest
 from ..writer import DEFAULT_SHARD_BYTES
 from .assemble import assemble
 from .inputs import code_digest, load_function
+from .ray_tasks import run_on_ray
 from .recordings import Input
 from .splits import Splits
 from .steps import Windowing
@@ -117,15 +118,24 @@ Progress = Callable[[int, int, Part], None]
 
 
 def make(
-    job: Job, out: str | Path, *, workers: int = 1, fresh: bool = False, progress: Progress | None = None
+    job: Job,
+    out: str | Path,
+    *,
+    workers: int = 1,
+    ray: str | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
 ) -> Report:
     """Runs a job to its end, going on from what an earlier run of the same job left in `out`.
+
+    With `ray`, the address of a cluster ("auto": the one that this process belongs to), units are tasks there, a CPU
+    each, instead of `workers` processes here; inputs and `out` must then lie where every host sees them.
 
     `fresh` throws away the parts of another job; `progress(done, units, part)` is called after each unit. Raises
     OfflineError if `out` holds a finished data set or parts of another job, if a recording cannot be cleaned (what
     was finished stays, and a next run goes on from there), or if a worker dies.
     """
-    out, begun = Path(out), time.monotonic()
+    out, begun = Path(out) if ray is None else Path(out).absolute(), time.monotonic()
     if workers < 1:
         raise OfflineError(f"workers {workers} must be at least 1")
     with _claimed(out, job, fresh):
@@ -137,7 +147,7 @@ def make(
         # A recording that has changed since is made anew, with its unit; the rest stays.
         parts = {number: part for number, part in done.items() if part and part.stamp == tasks[number].stamp}
         reused = len(parts)
-        for number, part in _run(job, tasks, [n for n in range(len(tasks)) if n not in parts], workers):
+        for number, part in _run(job, tasks, [n for n in range(len(tasks)) if n not in parts], workers, ray):
             parts[number] = part
             if progress is not None:
                 progress(len(parts), len(tasks), part)
@@ -163,9 +173,12 @@ def _work(task: Task, clean: str | Windowing, params: str, folder: str) -> Part:
     return run_unit(task, _function(clean, params, folder) if isinstance(clean, str) else clean)
 
 
-def _run(job: Job, tasks: list[Task], wanted: list[int], workers: int) -> Iterator[tuple[int, Part]]:
+def _run(job: Job, tasks: list[Task], wanted: list[int], workers: int, ray: str | None) -> Iterator[tuple[int, Part]]:
     """Runs units and yields each as it is done; the first failure ends the run once the units at hand are done."""
     call = functools.partial(_work, clean=job.clean, params=json.dumps(dict(job.params)), folder=os.getcwd())
+    if ray is not None:
+        yield from run_on_ray(ray, call, {number: tasks[number] for number in wanted}, os.getcwd())
+        return
     if workers == 1:
         for number in wanted:
             yield number, call(tasks[number])

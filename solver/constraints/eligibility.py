@@ -18,7 +18,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
         sum over t of uses_type(r, t)                 ==  started
         sum over slots of type t of workers_at(r, .)  ==  r.count * uses_type(r, t)      [workers]
     """
-    for gang in instance.gangs:
+    for gang in variables.placed:
         for workers in gang.workers:
             types = workers.gpu_types
             if len(types) < 2:

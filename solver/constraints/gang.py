@@ -14,7 +14,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     For every role r of every gang g:  sum over slots of workers_at(r, slot)  ==  r.count * started(g).   [workers]
     Feasible on its own: started(g) = 0.
     """
-    for gang in instance.gangs:
+    for gang in variables.placed:
         for workers in gang.workers:
             placed = sum(variables.workers_at(workers, slot) for slot in workers.slots)
             model.add(placed == workers.role.count * variables.started(gang))

@@ -40,7 +40,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     }
     if not limits:
         return
-    above = _lineage(instance.snapshot)
+    above = lineage(instance.snapshot)
     starting: dict[Key, list[Part]] = defaultdict(list)
     for gang in instance.gangs:
         for workers in gang.workers:
@@ -66,7 +66,8 @@ def _part(gang: Gang, workers: WorkerClass, gpu_type: str, variables: Variables)
     )
 
 
-def _lineage(snapshot: Snapshot) -> _Lineage:
+def lineage(snapshot: Snapshot) -> _Lineage:
+    """Gives for each team of the snapshot itself and all teams above it."""
     return _Lineage({team.id: team.parent for team in snapshot.teams})
 
 
@@ -92,7 +93,7 @@ def _held(instance: Instance, above: _Lineage) -> tuple[dict[Key, int], dict[Key
     held: dict[Key, int] = defaultdict(int)
     leaving: dict[Key, list[tuple[JobId, int]]] = defaultdict(list)
     for record in instance.snapshot.jobs:
-        for gpu_type, milli in _by_type(record, types).items():
+        for gpu_type, milli in held_by_type(record, types).items():
             for team in above(record.job.team):
                 held[team, gpu_type] += milli
                 if record.id in may_leave:
@@ -100,7 +101,8 @@ def _held(instance: Instance, above: _Lineage) -> tuple[dict[Key, int], dict[Key
     return held, leaving
 
 
-def _by_type(record: JobRecord, types: dict[tuple[HostId, int], str]) -> dict[str, int]:
+def held_by_type(record: JobRecord, types: dict[tuple[HostId, int], str]) -> dict[str, int]:
+    """milli-GPU that the job holds, by GPU type; `types` tells the type of each card."""
     requests = {role.name: role.request for role in record.job.roles}
     amounts: dict[str, int] = defaultdict(int)
     for worker in record.placement.workers if record.placement else ():

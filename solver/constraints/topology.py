@@ -8,12 +8,13 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 
 from ...model.topology import Layer
 from ..classes import Gang, Instance, WorkerClass
+from ..later import LaterGang
 from ..variables import Variables
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """Confines gangs and tensor groups."""
-    for gang in instance.gangs:
+    for gang in variables.placed:
         if gang.confinement.required is not None:
             _one_domain(model, instance, gang, gang.confinement.required, variables)
         for workers in gang.workers:
@@ -22,7 +23,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
                 _tensor_groups(model, instance, workers, parallelism.tensor, variables)
 
 
-def _one_domain(model: CpModel, instance: Instance, gang: Gang, layer: Layer, variables: Variables) -> None:
+def _one_domain(model: CpModel, instance: Instance, gang: Gang | LaterGang, layer: Layer, variables: Variables) -> None:
     """Every role of the gang has all its workers in the one chosen domain.
 
     sum over domains d of chosen(d) == started, and for every role r and domain d:

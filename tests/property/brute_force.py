@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, product
 
+from brute_plans import Planner
+
 from phalanx.model.decision import Start
 from phalanx.model.ids import HostId, JobId
 from phalanx.model.job import Role
@@ -54,12 +56,21 @@ def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple
 
     Raises TooLarge beyond `limit` combinations.
     """
+    tried_plans = 0
+
+    def check(more: int) -> None:
+        nonlocal tried_plans
+        tried_plans += more
+        if tried_plans > limit:
+            raise TooLarge
+
+    planner = Planner(snapshot, policy, check)
     able = [record.id for record in victims(snapshot, policy)]
     best: tuple[int, ...] | None = None
     left = limit
     for size in range(len(able) + 1):
         for leaving in combinations(able, size):
-            reached, tried = _best_with(snapshot, policy, leaving, left)
+            reached, tried = _best_with(snapshot, policy, leaving, left, planner)
             left -= tried
             if reached is not None:
                 best = reached if best is None else max(best, reached)
@@ -68,7 +79,7 @@ def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple
 
 
 def _best_with(
-    snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
+    snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int, planner: Planner
 ) -> tuple[tuple[int, ...] | None, int]:
     """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
     waiting = candidates(snapshot)
@@ -89,6 +100,11 @@ def _best_with(
                 starts = _together(combination, snapshot, leaving)
                 if starts is None:
                     continue
+                if planner:
+                    with_plans = planner.best(starts, leaving)
+                    if with_plans is not None:
+                        best = with_plans if best is None else max(best, with_plans)
+                    continue
                 plan = assemble(snapshot, policy, starts, leaving)
                 if (leaving or joint) and verify_starts(snapshot, policy, plan.starts, plan.preemptions):
                     continue
@@ -101,7 +117,9 @@ def _options(
     record: JobRecord, snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
 ) -> Iterator[Option]:
     """Every way to place the gang alone on what these victims leave; workers of a role are alike."""
-    gone = replace(snapshot, jobs=tuple(other for other in snapshot.jobs if other.id not in leaving))
+    # What is promised is judged with the plans.
+    jobs = tuple(other for other in snapshot.jobs if other.id not in leaving)
+    gone = replace(snapshot, jobs=jobs, reservations=())
     per_role = []
     for role in record.job.roles:
         ways = list(combinations_with_replacement(list(_seats(role, snapshot)), role.count))

@@ -16,6 +16,7 @@ from phalanx.solver.greedy import greedy
 from phalanx.solver.plan import Plan, assemble
 from phalanx.solver.rights import may_evict, rights_of
 from phalanx.solver.verify import verify_starts
+from phalanx.solver.verify_planned import Planned
 
 
 @settings(deadline=None, max_examples=300)
@@ -34,9 +35,9 @@ def test_greedy_keeps_every_rule_on_larger_fleets(snapshot: Snapshot, policy: Po
 
 def keeps_every_rule(snapshot: Snapshot, policy: Policy) -> None:
     plan = greedy_plan(snapshot, policy)
-    assert verify_starts(snapshot, policy, plan.starts, plan.preemptions) == ()
+    assert verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations) == ()
     assert greedy_plan(snapshot, policy) == plan
-    reached = [goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions)]
+    reached = [goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations)]
     assert reached >= [goal.value for goal in values(snapshot, policy, greedy(snapshot, policy))]
 
 
@@ -67,8 +68,13 @@ def test_victims_are_outranked_by_a_start_and_none_could_stay(snapshot: Snapshot
         for job in act.beneficiaries:
             assert may_evict(rights.starter(records[job], inside=started[job].inside_guarantee), runner)
         others = [other.job for other in plan.preemptions if other is not act]
-        fewer = assemble(snapshot, policy, plan.starts, others)
-        assert verify_starts(snapshot, policy, fewer.starts, fewer.preemptions) != ()
+        fewer = assemble(snapshot, policy, plan.starts, others, drains(snapshot, plan))
+        assert verify_starts(snapshot, policy, fewer.starts, fewer.preemptions, fewer.reservations) != ()
+
+
+def drains(snapshot: Snapshot, plan: Plan) -> list[Planned]:
+    records = {record.id: record for record in snapshot.jobs}
+    return [Planned(records[r.job], r.placement, r.planned_start_s) for r in plan.reservations]
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))

@@ -215,3 +215,11 @@ def test_development_leaves_the_reserved_pool_alone(planned: Planned) -> None:
     assert sorted(started(plan)) == ["d0", "d1", "p"]
     alone = planned(world([box("h1")], *jobs, teams=(team("B"),)), RESERVED)
     assert len(started(alone)) == 2
+
+
+def test_who_waits_for_reserved_room_is_told(planned: Planned) -> None:
+    snapshot = world([box("h1")], runs("d", range(4), "B"), asks("e", 2, "B"), teams=(team("B"),))
+    assert planned(snapshot, RESERVED) == Plan()
+    (reason,) = reasons(snapshot, RESERVED, ())
+    assert reason.kind is ReasonKind.POOL
+    assert "4 H100 at s" in reason.sentence

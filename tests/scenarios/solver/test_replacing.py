@@ -22,7 +22,7 @@ def after_the_loss(*, back: bool, spare: bool = False, until_s: int = 200, **new
     lost = HostState.READY if back else HostState.DOWN
     hosts = [box("h1"), box("h2", state=lost), box("h3"), box("s1", spare=True, state=HostState.READY)]
     first = queued(gang("j1", 3, 8), 100, **{**HELD, "replacing_until_s": NOW_S + until_s})
-    return world(hosts if spare else hosts[:3], first, queued(gang("j2", 1, 8, **newcomer), 9_000))
+    return world(hosts if spare else hosts[:3], first, queued(gang("j2", 1, 8, **newcomer), 5_000))
 
 
 def starts(snapshot: Snapshot, policy: Policy) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,9 @@ from phalanx.api.round import run_round
 from phalanx.model import codec
 from phalanx.model.event import AgentReport, GangReleased, GangReserved, GangRunning
 from phalanx.model.host import CachedDataset
-from phalanx.model.policy import Policy, SolvePolicy
+from phalanx.model.job import TopologyConstraint
+from phalanx.model.policy import Policy, SolvePolicy, TimePolicy
+from phalanx.model.topology import Layer
 
 
 @pytest.fixture
@@ -30,6 +32,32 @@ def test_hosts_show_what_is_booked(client, kit, store, clock, schedule):
     assert (hosts["n1"]["cpu_milli_used"], hosts["n1"]["memory_mib_used"]) == (1000, 1024)
     assert hosts["n2"]["jobs"] == []
     assert client.get("/v1/hosts/n1").json() == hosts["n1"]
+
+
+def test_hosts_show_for_whom_they_are_held_and_the_job_when_it_is_planned(client, kit, store, clock):
+    lease = store.acquire("scheduler", "test", ttl_s=60, now_s=clock.now_s())
+
+    # Alone by default on the one host of another site that would hold it, which it may not use.
+    site = (TopologyConstraint(layer=Layer.SITE),)
+
+    def solved():
+        policy = Policy(solve=SolvePolicy(budget_ms=200), time=TimePolicy(starve_after_s=10))
+        return run_round(store, policy, clock, lease.term)
+
+    store.submit(kit.job("first", gpus=2, walltime_limit_s=20_000, sites=("north",)), now_s=clock.now_s())
+    assert solved().outcome == "committed"
+    store.submit(kit.job("big", gpus=2, workers=2, sites=("north",), topology=site), now_s=clock.now_s())
+    clock.sleep(10)
+    assert solved().outcome == "committed"
+    (promise,) = store.snapshot(clock.now_s()).reservations
+    hosts = {host["id"]: host for host in client.get("/v1/hosts").json()["hosts"]}
+    held = {"big": promise.planned_start_s}
+    assert {name: host["reserved_for"] for name, host in hosts.items()} == {"n1": held, "n2": held, "s1": {}}
+    why = client.get("/v1/jobs/big").json()["reason"]["sentence"]
+    assert "It is planned to start within" in why
+    assert "on n1, n2." in why
+    assert "held for big" in client.get("/").text
+    assert solved().outcome == "nothing", "a promise that stands is no change"
 
 
 def test_cordon_and_uncordon(client):

@@ -203,8 +203,8 @@ class TestWindows:
         assert self.placed((570, 9_000), policy=policy) == []
         assert self.placed((569, 9_000), policy=policy) == [("eligibility", "a", 1, "s")]
         assert self.placed((270, 9_000), policy=policy, preemptible=Preemptible.ANYTIME) == []
-        # A job demoted for money keeps the limit of its pool.
-        assert self.placed((270, 9_000), policy=policy, demoted=True) == self.placed((270, 9_000), policy=policy) != []
+        assert self.placed((570, 9_000), policy=policy, demoted=True) == []
+        assert self.placed((270, 9_000), policy=policy, demoted=True) == [("eligibility", "a", 300, "s")]
 
     def test_a_window_that_has_begun_takes_nobody_and_one_that_is_over_everybody(self) -> None:
         assert self.placed((-5, 1), walltime_limit_s=60) == [("eligibility", "a", 135, "s")]

@@ -1,0 +1,30 @@
+"""Which planned starts are tried for a gang that drains hosts: when work leaves them, from the first fit on."""
+
+from __future__ import annotations
+
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from .demand import candidates, placeable, surely_over_s
+from .drains import Clear, promises
+from .later_books import LaterBooks
+
+
+def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
+    """The planned starts that a round tries for the gang, rising; empty where it fits at none up to the horizon.
+
+    At most `max_candidate_starts`: from the first at which the gang alone fits. They are now, the ends of running work,
+    the ends of maintenance windows, and the sure ends of the gangs of higher levels that might start now. Always among
+    them are what was promised and the last of these ends, so that a promise that is broken is not lost.
+    """
+    now_s, most = snapshot.now_s, policy.time.max_candidate_starts
+    clear = Clear(snapshot, policy)
+    ends = {clear(record, gang) for record in snapshot.jobs if record.placement is not None}
+    windows = {window.end_s for host in snapshot.hosts if placeable(host) for window in host.windows}
+    higher = {surely_over_s(other, snapshot, policy) for other in candidates(snapshot) if other.level > gang.level}
+    last_s = now_s + policy.time.plan_horizon_s
+    times = sorted(time for time in {now_s, *ends, *windows, *higher} if now_s <= time <= last_s)
+    first = LaterBooks(snapshot, policy, gang).earliest(times)
+    times = [] if first is None else [time for time in times if time >= first[0]]
+    always = {promise.start_s for promise in promises(snapshot, policy) if promise.record.id == gang.id}
+    always.update(sorted(higher.intersection(times))[-1:])
+    return tuple(sorted({*times[: max(0, most - len(always.difference(times[:most])))], *always}))
