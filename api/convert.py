@@ -64,6 +64,7 @@ def job(
         **_summary_fields(record, now_s, why),
         placement=ranks,
         planned_s=record.planned_s,
+        inside_guarantee=record.inside_guarantee,
         failed_starts=record.failed_starts,
         restarts=record.restarts,
         not_before_s=record.not_before_s,

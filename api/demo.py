@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ class _Demo:
         self._told: dict[str, str] = {}
         self._warned: dict[str, list[str]] = {}
         self._screen: Live | None = None
+        self._acts = self._script()
 
     def run(self, jobs: list[dict[str, Any]]) -> int:
         """The whole mix, to the last job's end."""
@@ -73,12 +74,34 @@ class _Demo:
         self._warn()
         self._refused(demo_jobs.impossible_job())
         with self._live():
-            self._follow_until(lambda now: _state(now, demo_jobs.TRAINING) not in ("queued", "planned"))
-            self._submit(demo_jobs.waiting_job())
-            self._follow_until(self._well_under_way)
-            self._submit(demo_jobs.incident_job())
-            self._follow_until(lambda now: all(job["state"] in ENDED for job in now))
+            self._follow_until(self._all_told)
         return self._sum_up()
+
+    def _all_told(self, jobs: list[dict[str, Any]]) -> bool:
+        """Submits what is due; whether nothing is left to submit and every job has ended."""
+        for due, job in list(self._acts):
+            if due(jobs):
+                self._submit(job)
+                self._acts.remove((due, job))
+        return not self._acts and all(job["state"] in ENDED for job in jobs)
+
+    def _script(self) -> list[tuple[Callable[[list[dict[str, Any]]], bool], dict[str, Any]]]:
+        """What is submitted later, and when."""
+        probes = ("probe-1", "probe-2", "probe-3", "half-a", "half-b")
+        return [
+            (lambda now: _state(now, demo_jobs.TRAINING) not in ("queued", "planned"), demo_jobs.waiting_job()),
+            (lambda now: _state(now, demo_jobs.FINETUNE) == "running", demo_jobs.pair_job()),
+            (lambda now: self._drained(), demo_jobs.short_job()),
+            (lambda now: self._drained(), demo_jobs.long_job()),
+            (lambda now: all(_state(now, name) in ENDED for name in probes), demo_jobs.borrower_job()),
+            (lambda now: _ran_s(now, demo_jobs.BORROWER) > demo_jobs.MIN_RUN_S, demo_jobs.owner_job()),
+            (self._well_under_way, demo_jobs.incident_job()),
+        ]
+
+    def _drained(self) -> bool:
+        """Whether a host is held for the pair."""
+        hosts = self._service.get("/v1/hosts")["hosts"]
+        return any(demo_jobs.PAIR in host["reserved_for"] for host in hosts)
 
     def _submit(self, job: dict[str, Any]) -> None:
         answer = self._service.submit(job, f"demo-{job['id']}")
@@ -131,8 +154,11 @@ class _Demo:
         lines = self._service.get(job_path(demo_jobs.TRAINING, "logs"), rank=0, tail=10_000)["lines"]
         if told := demo_view.training_told(lines):
             self._out.print(f"\n[bold]{demo_jobs.TRAINING}[/]: {told}")
-        for preemption in self._preemptions():
-            self._out.print(f"[bold]{preemption['job']}[/]: {demo_view.preemption_told(preemption, lines)}")
+        decisions = self._decisions()
+        for told in demo_view.drains_told(decisions):
+            self._out.print(told)
+        for job, told in demo_view.preemptions_told(decisions, lines):
+            self._out.print(f"[bold]{job}[/]: {told}")
         rounds = self._service.get("/v1/rounds", limit=500)["rounds"]
         demo_view.summary(self._out, self._service.get("/v1/summary"), rounds)
         missed = [job["id"] for job in jobs if job["state"] != "succeeded"]
@@ -140,11 +166,10 @@ class _Demo:
             raise Stop(Exit.NO, f"not every job succeeded: {', '.join(missed)}")
         return Exit.OK
 
-    def _preemptions(self) -> list[dict[str, Any]]:
-        """Every preemption of the rounds so far, oldest first."""
+    def _decisions(self) -> list[dict[str, Any]]:
+        """The decisions of the rounds so far, oldest first."""
         numbers = [row["number"] for row in self._service.get("/v1/rounds", limit=500)["rounds"]]
-        rounds = (self._service.get(f"/v1/rounds/{number}") for number in sorted(numbers))
-        return [act for told in rounds for act in told["decision"].get("preemptions", ())]
+        return [self._service.get(f"/v1/rounds/{number}")["decision"] for number in sorted(numbers)]
 
     @contextmanager
     def _live(self) -> Iterator[None]:
@@ -218,12 +243,20 @@ def _state(jobs: list[dict[str, Any]], name: str) -> str:
     return next((str(job["state"]) for job in jobs if job["id"] == name), "")
 
 
+def _ran_s(jobs: list[dict[str, Any]], name: str) -> float:
+    """For how long the job runs by now; for ever once it has ended."""
+    job = next((job for job in jobs if job["id"] == name), None)
+    if job is None or job["state"] != "running":
+        return float("inf") if job is not None and job["state"] in ENDED else 0.0
+    return time.time() - float(job["started_s"])
+
+
 def _settings(folder: Path, port: int | None) -> Settings:
     fleet = folder / "fleet.toml"
     fleet.write_text(demo_jobs.FLEET, encoding="utf-8")
     # The processes of the service read the policy from the file, as those of any installation do.
     config = folder / "phalanx.toml"
-    config.write_text(f"[policy.eviction]\nmin_run_s = {demo_jobs.MIN_RUN_S}\n", encoding="utf-8")
+    config.write_text(demo_jobs.POLICY, encoding="utf-8")
     (folder / "log").mkdir(exist_ok=True)
     # Warnings of the supervisor belong into a file: on the terminal they would tear the live view.
     logging.basicConfig(filename=folder / "log" / "serve.log", level=logging.WARNING)

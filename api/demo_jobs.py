@@ -48,6 +48,7 @@ memory = "128GiB"
 id = "vision"
 [[teams]]
 id = "speech"
+guarantee = { T4 = 4 }
 [[teams]]
 id = "motor"
 """
@@ -57,8 +58,29 @@ MUST_WAIT = "large-sweep"
 """The job that finds its GPUs taken."""
 INCIDENT = "incident"
 """The production incident for which the training makes room; it goes on from its checkpoint afterwards."""
+FINETUNE = "finetune"
+"""Holds one A100 host for a while."""
+PAIR = "pair"
+"""Asks for both A100 hosts, waits for long, and so gets a drain reservation."""
+SHORT, LONG = "short", "long"
+"""Both would fit beside the finetune now; only the short one is surely over before the pair's planned start."""
+BORROWER = "borrower"
+"""Takes all T4 GPUs, of which some are guaranteed to another team."""
+OWNER = "owner"
+"""Takes back what its team is guaranteed."""
 MIN_RUN_S = 5
 """How long a job of the demo runs at least before it may be preempted; ten minutes elsewhere."""
+STARVE_AFTER_S = 3
+"""How long a job of the demo waits before hosts are drained for it; two hours elsewhere."""
+POLICY = f"""\
+[policy.eviction]
+min_run_s = {MIN_RUN_S}
+launch_s = 5
+clean_s = 2
+
+[policy.time]
+starve_after_s = {STARVE_AFTER_S}
+"""
 STEPS = 150
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "train_ddp.py"
@@ -75,7 +97,8 @@ def first_jobs(data: Path) -> list[dict[str, Any]]:
     """The jobs that are submitted at once, in the form of job files; `data` is where the training's shards go."""
     _check_example()
     jobs = [_training(data)]
-    jobs.append(_work("vision", "finetune", 15, gpus=8, gpu_type={"A100": 1, "T4": "0.2"}, gpu_memory="16GiB"))
+    types = {"A100": 1, "T4": "0.2"}
+    jobs.append(_work("vision", FINETUNE, 25, gpus=8, gpu_type=types, gpu_memory="16GiB", walltime="90s"))
     jobs += [
         _work("speech", f"probe-{number}", seconds, gpus=1, gpu_type="T4")
         for number, seconds in ((1, 6), (2, 9), (3, 12))
@@ -112,12 +135,37 @@ def waiting_job() -> dict[str, Any]:
     return _work("vision", MUST_WAIT, 4, gpus=8, workers=2, gpu_type="H100")
 
 
+def pair_job() -> dict[str, Any]:
+    """Needs both A100 hosts, of which the finetune holds one."""
+    return _work("motor", PAIR, 4, gpus=8, workers=2, gpu_type="A100")
+
+
+def short_job() -> dict[str, Any]:
+    """Backfills: it is surely gone from the drained host before the pair's planned start."""
+    return _work("speech", SHORT, 3, gpus=4, gpu_type="A100", walltime="10s")
+
+
+def long_job() -> dict[str, Any]:
+    """Fits now, but may outlast the pair's planned start: it waits."""
+    return _work("speech", LONG, 3, gpus=4, gpu_type="A100")
+
+
+def borrower_job() -> dict[str, Any]:
+    """Runs on all T4 GPUs while nobody else asks for them."""
+    return _work("vision", BORROWER, 12, gpus=8, gpu_type="T4")
+
+
+def owner_job() -> dict[str, Any]:
+    """Of the borrower's level, but inside the guarantee of its team: it may reclaim."""
+    return _work("speech", OWNER, 3, gpus=4, gpu_type="T4")
+
+
 def _work(team: str, name: str, seconds: int, **request: Any) -> dict[str, Any]:
     return _job(team, name, [sys.executable, "-c", _WORK, str(seconds)], **request)
 
 
 def _job(team: str, name: str, command: list[str], **request: Any) -> dict[str, Any]:
-    return {"id": name, "name": name, "team": team, "walltime": "5m", "command": command, **request}
+    return {"walltime": "5m", "id": name, "name": name, "team": team, "command": command, **request}
 
 
 def _check_example() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from . import demo_jobs
 from .cli.tables import amount, gpus, seconds, table
 
 _STYLES = {
@@ -95,14 +96,52 @@ def training_told(lines: Sequence[str]) -> str:
     )
 
 
-def preemption_told(preemption: Mapping[str, Any], lines: Sequence[str]) -> str:
-    """For whom the job left and at what loss, and from which step on it went on, by its last attempt's log."""
-    for_whom = ", ".join(preemption["beneficiaries"])
-    told = f"preempted for {for_whom} at a loss of {preemption['loss_gpu_s']:,} GPU-seconds"
-    for line in lines:
-        if '"resumed_after"' in line:
-            return f"{told}; went on from its checkpoint after step {json.loads(line)['resumed_after']}"
-    return told
+def preemptions_told(decisions: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each victim and what became of it: for whom it left, by what right, at what loss, and where training went on."""
+    for decision in decisions:
+        inside = {start["job"] for start in decision.get("starts", ()) if start.get("inside_guarantee")}
+        for act in decision.get("preemptions", ()):
+            reclaimed = [job for job in act["beneficiaries"] if job in inside]
+            right = " reclaiming its team's guarantee" if reclaimed else ""
+            told = (
+                f"preempted for {', '.join(act['beneficiaries'])}{right} at a loss of {act['loss_gpu_s']:,} GPU-seconds"
+            )
+            for line in lines if act["job"] == demo_jobs.TRAINING else ():
+                if '"resumed_after"' in line:
+                    told += f"; went on from its checkpoint after step {json.loads(line)['resumed_after']}"
+                    break
+            yield act["job"], told
+
+
+def drains_told(decisions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """For each gang that hosts were drained for: how long, how much earlier than promised, and who ran there."""
+    first: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    started: dict[str, int] = {}
+    for decision in decisions:
+        for plan in decision.get("reservations", ()):
+            first.setdefault(plan["job"], (decision["now_s"], plan))
+        for start in decision.get("starts", ()):
+            if start["job"] in first:
+                started.setdefault(start["job"], decision["now_s"])
+    for name, (since_s, plan) in first.items():
+        hosts = {worker["host"] for worker in plan["placement"]["workers"]}
+        text = f"[bold]{name}[/]: {', '.join(sorted(hosts))} drained for it"
+        if name in started:
+            text += f"; started {started[name] - since_s} s later"
+            early_s = plan["planned_start_s"] - started[name]
+            text += f", {early_s} s before the time first promised" if early_s > 0 else ""
+        beside = _starts_on(hosts, decisions, since_s, started.get(name))
+        yield text + (f"; {', '.join(beside)} ran there meanwhile" if beside else "")
+
+
+def _starts_on(hosts: set[str], decisions: Sequence[Mapping[str, Any]], since_s: int, until_s: int | None) -> list[str]:
+    return [
+        start["job"]
+        for decision in decisions
+        if since_s <= decision["now_s"] and (until_s is None or decision["now_s"] < until_s)
+        for start in decision.get("starts", ())
+        if hosts & {worker["host"] for worker in start["placement"]["workers"]}
+    ]
 
 
 def _jobs_table(rows: Sequence[Sequence[RenderableType]]) -> RenderableType:
@@ -119,7 +158,8 @@ def _cells(host: Mapping[str, Any], colours: Mapping[str, str]) -> list[tuple[st
 
 def _kind(host: Mapping[str, Any]) -> str:
     kinds = sorted({card["gpu_type"] for card in host["gpus"]})
-    return f"{', '.join(kinds)}, site {host['site']}"
+    held = f", drained for {', '.join(host['reserved_for'])}" if host.get("reserved_for") else ""
+    return f"{', '.join(kinds)}, site {host['site']}{held}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -118,6 +118,7 @@ class JobView(JobSummary):
 
     placement: list[RankView] = []
     planned_s: int | None = None
+    inside_guarantee: bool = False
     failed_starts: int = 0
     restarts: int = 0
     not_before_s: int = 0

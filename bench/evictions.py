@@ -94,7 +94,7 @@ def avoidable(snapshot: Snapshot, policy: Policy, decision: Decision, act: Preem
     """
     others = [other.job for other in decision.preemptions if other.job != act.job]
     records = {record.id: record for record in snapshot.jobs}
-    books = Books(snapshot)
+    books = Books(snapshot, policy.reserved)
     for name in others:
         placed = records[name].placement
         for worker in placed.workers if placed is not None else ():

@@ -22,7 +22,7 @@ from ..model.job import (
 from ..model.job_state import JobState
 from ..model.placement import Placement, WorkerPlacement
 from ..model.snapshot import JobRecord, Snapshot
-from ..model.team import Team
+from ..model.team import GpuQuota, Team
 from ..model.topology import Layer, Site, TopologyPath
 
 NOW_S = 1_800_000_000
@@ -136,6 +136,27 @@ def cache(draw: random.Random, count: int) -> Snapshot:
     return world(hosts, running, queue)
 
 
+def guarantees(draw: random.Random, count: int) -> Snapshot:
+    """A team takes back what it is guaranteed, half of the fleet, from work of its level that borrowed it.
+
+    As with dear victims, gangs on four hosts save in time and single jobs lose hours. Others wait without rights.
+    """
+    hosts = fleet(count)
+    running = []
+    for first in range(0, count // 2 // 4 * 4, 4):
+        job = gang(f"gang-{first}", draw, 4, 8, team="b", tier=3, checkpoint=SAVES)
+        running.append(runs(job, [(host, 0) for host in hosts[first : first + 4]], ran_s=4 * HOUR))
+    for host in hosts[count // 2 // 4 * 4 :]:
+        job = gang(f"single-{host.id}", draw, 1, 8, team="c", tier=3)
+        running.append(runs(job, [(host, 0)], ran_s=draw.randrange(round(1.5 * HOUR), round(2.7 * HOUR))))
+    number = count // 8 // 2 * 4
+    queue = [waits(gang(f"own-{n}", draw, 1, 8, team="a", tier=3), draw) for n in range(number)]
+    queue += [waits(gang(f"other-{n}", draw, 1, 8, team="d", tier=3), draw) for n in range(number)]
+    quota = (GpuQuota(gpu_type="A100", gpu_milli=count * CARDS // 2 * 1_000),)
+    teams = tuple(Team(id=team, guarantee=quota if team == "a" else ()) for team in TEAMS)
+    return world(hosts, running, queue, teams=teams)
+
+
 FAMILIES: dict[str, Family] = {
     "uniform": uniform,
     "scarce types": scarce,
@@ -143,6 +164,7 @@ FAMILIES: dict[str, Family] = {
     "staggered victims": staggered,
     "rack gangs": racks,
     "cache against packing": cache,
+    "guarantees": guarantees,
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .dataset import ShardDataset
+from .early_rows import EarlyRows
 from .errors import LoaderError
 from .fields import OFFSETS_SUFFIX, Field
 from .order import Ids
@@ -87,13 +88,22 @@ class Transforms:
 class BatchMaker:
     """Fills a buffer with one rank's piece of the batch at g."""
 
-    def __init__(self, dataset: ShardDataset, planner: Planner, transforms: Transforms, seed: int, mask: bool) -> None:
+    def __init__(
+        self,
+        dataset: ShardDataset,
+        planner: Planner,
+        transforms: Transforms,
+        seed: int,
+        mask: bool,
+        early: EarlyRows | None = None,
+    ) -> None:
+        self._shards = early or dataset.shards
         self._dataset, self._planner, self._transforms = dataset, planner, transforms
         self._seed, self._mask = seed, mask
 
     def __call__(self, g: int, buffer: Buffer) -> Batch:
         piece = self._planner.piece(g)
-        self._dataset.shards.gather(piece.shard_of, piece.rows, buffer.arrays, buffer.grow)
+        self._shards.gather(piece.shard_of, piece.rows, buffer.arrays, buffer.grow)
         batch = dict(buffer.tensors)
         for field in self._dataset.variable_fields:
             items = int(buffer.arrays[field.name + OFFSETS_SUFFIX][-1])

@@ -111,6 +111,10 @@ class ShardCache:
         finally:
             os.close(lock)
 
+    def holds(self, shard: Shard) -> bool:
+        """Whether a shard is whole here at this moment; it may be evicted in the next."""
+        return _is_whole(self._room.path(shard), shard)
+
     def discard(self, shard: Shard) -> None:
         """Removes a shard whose bytes have gone bad on this disk; who has it mapped keeps what is mapped."""
         self._room.remove(shard)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 
 from .batches import MASK, BatchMaker, BatchTransform, SampleTransform, Transforms
+from .early_rows import EarlyRows
 from .errors import LoaderError
 from .feeder import Feeder, gather_threads, ring_sizes
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
@@ -30,8 +31,8 @@ class Loader:
     has the items of all samples in NAME, and in NAME.offsets where each sample's begin, with their end). It is valid
     until the next one is asked for; then its memory is filled anew (with a CUDA `device`, batches are the caller's
     own). `depth` >= 1 batches are kept ready by `threads` >= 1 background threads (default: 2, on one core or with a
-    transform 1). `pin_memory` page-locks the buffers where CUDA
-    is available. All ranks must be given the same data, global batch, seed, `shards_per_block` and `lanes`.
+    transform 1). `pin_memory` page-locks the buffers where CUDA is available. All ranks must be given the same data,
+    global batch, seed, `shards_per_block` and `lanes`.
 
     With `tail` "drop" or "pad" each `for` loop is one epoch, with equally many batches on every rank: the samples that
     fill no batch are left out, or the last batch is filled with repeats and `mask` says which samples count.
@@ -89,6 +90,7 @@ class Loader:
         self._at_end = self._closed = False
         self._failure: BaseException | None = None
         self._feeder: Feeder | None = None
+        self._early: EarlyRows | None = None
 
     @classmethod
     def from_env(cls, dataset: Readable, global_batch_size: int, **options: Any) -> Self:
@@ -160,10 +162,14 @@ class Loader:
         self._at_end = False
 
     def close(self) -> None:
-        """Ends the threads and lets go of the buffers. Harmless when repeated."""
+        """Ends the threads, lets go of the buffers. Raises CorruptShard if rows that a store gave early prove wrong."""
+        failed = self._failure is not None
         self._halt()
         self._transforms.close()
         self._closed = True
+        early, self._early = self._early, None
+        if early is not None and not failed:
+            early.finish()
 
     def __enter__(self) -> Self:
         return self
@@ -199,7 +205,9 @@ class Loader:
                 shards.keep = min(shards.keep, at_once)
             fetches = max(getattr(source, "fetches", 1) for source in set(shards.sources))
             early = shards.keep >= at_once
-            ahead = ReadAhead(shards, 2 * at_once, threads=fetches, open_too=early) if threaded else None
+            if self._early is None and self._read_ahead and EarlyRows.fits(dataset):
+                self._early = EarlyRows(dataset)
+            ahead = ReadAhead(self._early or shards, 2 * at_once, threads=fetches, open_too=early) if threaded else None
             planner = Planner(
                 *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),
                 sort=bool(self._options["shuffle"]),
@@ -210,7 +218,7 @@ class Loader:
                 new_ring(dataset.fields, rows, buffers, pinned=self._pinned, casts=self._transforms.cast)
                 for buffers in ring_sizes(self._depth, self._threads)
             ]
-            make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad")
+            make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad", self._early)
             first = self._schedule.start(self._g)
             self._feeder = Feeder(rings, make, first, self._schedule.after, self._device, ahead)
             self._end = weakref.finalize(self, self._feeder.end)

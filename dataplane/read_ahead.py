@@ -8,14 +8,22 @@ import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Protocol
 
 from .errors import DataplaneError
-from .open_shards import OpenShards
 
 _log = logging.getLogger(__name__)
 
 _GIVE_WAY_EVERY_S = 0.1
 _LATEST_START_S = 0.2
+
+
+class Warmed(Protocol):
+    """What read-ahead works on: the open shards of a data set, or what stands before them."""
+
+    def warm(self, index: int, stop: threading.Event, *, open_too: bool = False) -> None: ...
+
+    def give_way(self) -> None: ...
 
 
 class ReadAhead:
@@ -25,7 +33,7 @@ class ReadAhead:
     after: what is read ahead must not stand in the way of the first batch.
     """
 
-    def __init__(self, shards: OpenShards, remember: int, *, threads: int = 1, open_too: bool = False) -> None:
+    def __init__(self, shards: Warmed, remember: int, *, threads: int = 1, open_too: bool = False) -> None:
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._go = threading.Event()
@@ -64,7 +72,7 @@ class ReadAhead:
 
 
 def warm_wanted(
-    shards: OpenShards,
+    shards: Warmed,
     wanted: "queue.SimpleQueue[int | None]",
     go: threading.Event,
     stop: threading.Event,

@@ -17,12 +17,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .bandwidth import Bandwidth
 from .errors import DatasetError
 from .manifest import MANIFEST_NAME, Manifest, manifest_path, parse_manifest, read_manifest
 from .source import FolderSource, Source
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
 Answer = TypeVar("Answer")
+_ROW_READS = 32
+_COALESCE_BYTES = 64 << 10
 
 # The client's threads do not survive a fork: a child that inherits a used one would hang.
 _used_in: list[int] = []
@@ -57,7 +60,7 @@ class ObjectSource:
         ):
             raise DatasetError(f"{url}: range_bytes, at_once, fetches, timeout_s and bytes_per_s must be positive")
         self.url = url.removesuffix("/" + MANIFEST_NAME).rstrip("/")
-        self._range_bytes, self._at_once, self.fetches = range_bytes, at_once, fetches
+        self.range_bytes, self._at_once, self.fetches = range_bytes, at_once, fetches
         self._retries, self._timeout_s, self._pause_s = retries, timeout_s, pause_s
         self._bytes_per_s = bytes_per_s
         self._reset()
@@ -67,7 +70,7 @@ class ObjectSource:
         return self.url
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("_lock", "_store", "_pool", "_bandwidth")
+        hidden = ("_lock", "_store", "_pool", "_row_pool", "_bandwidth")
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -87,11 +90,11 @@ class ObjectSource:
         store = self._made()
 
         def first() -> tuple[memoryview, int]:
-            answer = obstore.get(store, file, options={"range": (0, self._range_bytes)})
+            answer = obstore.get(store, file, options={"range": (0, self.range_bytes)})
             return memoryview(bytes(answer.bytes())), int(answer.meta["size"])
 
         def part(begin: int, size: int) -> memoryview:
-            length = min(self._range_bytes, size - begin)
+            length = min(self.range_bytes, size - begin)
             piece = self._tried(file, lambda: memoryview(obstore.get_range(store, file, start=begin, length=length)))
             if len(piece) != length:
                 raise OSError(f"{self.url}/{file}: {len(piece)} bytes came for a range of {length}")
@@ -100,7 +103,7 @@ class ObjectSource:
 
         piece, size = self._tried(file, first)
         self._bandwidth.take(len(piece))
-        starts = iter(range(len(piece), size, self._range_bytes))
+        starts = iter(range(len(piece), size, self.range_bytes))
         ahead: deque[Future[memoryview]] = deque()
         yield piece
         while True:
@@ -110,11 +113,37 @@ class ObjectSource:
                 return
             yield ahead.popleft().result()
 
+    def ranges(self, file: str, starts: list[int], sizes: list[int]) -> "Future[list[memoryview]]":
+        """Pieces of a file, asked for at once in a thread; neighbours closer than 64 KiB come in one request.
+
+        The result raises OSError as `stream` does, after as many tries, and for a piece of another length.
+        """
+        import obstore
+
+        store = self._made()
+
+        def request() -> list[memoryview]:
+            found = obstore.get_ranges(store, file, starts=starts, lengths=sizes, coalesce=_COALESCE_BYTES)
+            pieces = [memoryview(piece) for piece in found]
+            lengths = [len(piece) for piece in pieces]
+            if lengths != sizes:
+                raise OSError(f"{sum(lengths)} bytes in {len(lengths)} ranges came for {sum(sizes)} in {len(sizes)}")
+            return pieces
+
+        def read() -> list[memoryview]:
+            pieces = self._tried(file, request)
+            self._bandwidth.take(sum(sizes))
+            return pieces
+
+        return self._row_pool.submit(read)
+
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._store: Any = None
         self._bandwidth = Bandwidth(self._bytes_per_s)
         self._pool = ThreadPoolExecutor(self._at_once * 4, "phalanx-remote")
+        # Apart from the whole shards: the first rows must not queue behind what is read ahead.
+        self._row_pool = ThreadPoolExecutor(_ROW_READS, "phalanx-rows")
 
     def _made(self, *, check_only: bool = False) -> Any:
         """The client. Raises DatasetError in a process that was forked after its parent used one."""
@@ -147,25 +176,6 @@ class ObjectSource:
                     raise OSError(f"{self.url}/{file}: {cause}, after {attempt + 1} tries") from error
                 time.sleep(self._pause_s * 2**attempt * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
-
-
-class Bandwidth:
-    """Makes callers wait so that together they stay below so many bytes per second (None: no limit)."""
-
-    def __init__(self, bytes_per_s: int | None) -> None:
-        self._rate = bytes_per_s
-        self._lock = threading.Lock()
-        self._free_at = 0.0
-
-    def take(self, count: int) -> None:
-        """Waits until `count` bytes more are allowed to have come."""
-        if self._rate is None:
-            return
-        with self._lock:
-            now = time.monotonic()
-            self._free_at = max(self._free_at, now) + count / self._rate
-            wait = self._free_at - now
-        time.sleep(wait)
 
 
 def object_store(url: str, *, timeout_s: float) -> Any:

@@ -95,6 +95,8 @@ class RuleFamily(StrEnum):
     RESERVATION = "reservation"
     QUOTA = "quota"
     AFFINITY = "affinity"
+    GUARANTEE = "guarantee"
+    RESERVED = "reserved"
     ELASTIC = "elastic"
 
 
@@ -112,6 +114,8 @@ class ReasonKind(StrEnum):
     OUTRANKED = "outranked"
     QUOTA = "quota"
     AFFINITY = "affinity"
+    GUARANTEE = "guarantee"
+    POOL = "pool"
     MAINTENANCE = "maintenance"
     RESERVED = "reserved"
     UNDECIDED = "undecided"

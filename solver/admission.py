@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ..model.decision import Reason, ReasonKind, RuleFamily
-from ..model.ids import TeamId
-from ..model.job import Job, Preemptible, Role, WorkerRequest
+from ..model.decision import Reason
+from ..model.job import Job, Role, WorkerRequest
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .advice import Advice
 from .causes import cause
+from .covered import Covered, must_be_inside
 from .empty_fleet import EmptyFleet
 from .variants import Variant, any_site, fewer_gpus, fewer_workers, on_type, other_types, wider_layers, with_request
 from .wording import amount, sentence
@@ -47,29 +47,28 @@ class Admissions:
         self._fleet = EmptyFleet(snapshot, policy)
         self._causes: dict[tuple[object, ...], Reason | None] = {}
         self._near: dict[tuple[object, ...], str] = {}
-        self._teams = {team.id: team for team in snapshot.teams}
+        self._covered = Covered(snapshot)
         self._limited = any(team.limit for team in snapshot.teams)
         self._advice = Advice(snapshot, policy, self._fleet)
 
     def admit(self, job: Job) -> Admission:
         """As the function of that name."""
-        reason = self.never_fits(job)
+        asked = job
+        if must_be_inside(job) and self.never_fits(job) is None and self._covered.never(job) is None:
+            asked = self._covered.narrowed(job)
+        reason = self.never_fits(asked)
         if reason is not None:
-            nearest = self.nearest(job)
+            nearest = self.nearest(asked)
             helps = (nearest,) if nearest else ()
             reason = replace(reason, helps=helps)
             reason = replace(reason, sentence=sentence(reason))
             return Admission(accepted=False, reason=reason, nearest=nearest, warnings=self._advice(job))
-        if job.preemptible is Preemptible.NEVER and job.tier > 2 and not self._guaranteed(job.team):
-            reason = Reason(
-                job=job.id,
-                kind=ReasonKind.NEVER_FITS,
-                families=(RuleFamily.PREEMPTION,),
-                subject=f"it is tier {job.tier}, and team {job.team} has no guarantee",
-                helps=("with preemptible: by_higher",),
-            )
+        reason = self._covered.never(job)
+        if reason is not None:
+            nearest = self._inside(job) or reason.helps[0]
+            reason = replace(reason, helps=tuple(dict.fromkeys((nearest, *reason.helps))))
             reason = replace(reason, sentence=sentence(reason))
-            return Admission(accepted=False, reason=reason, nearest=reason.helps[0], warnings=self._advice(job))
+            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=self._advice(job))
         return Admission(accepted=True, warnings=self._advice(job))
 
     def never_fits(self, job: Job) -> Reason | None:
@@ -84,13 +83,13 @@ class Admissions:
         team = job.team if self._limited else None
         return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team
 
-    def _guaranteed(self, name: TeamId | None) -> bool:
-        """Whether the team or one above it has a guarantee."""
-        while name is not None and name in self._teams:
-            if any(quota.gpu_milli for quota in self._teams[name].guarantee):
-                return True
-            name = self._teams[name].parent
-        return False
+    def _inside(self, job: Job) -> str:
+        """The most of the job that its team's guarantee could cover, in words; "" for none."""
+        for role in job.roles:
+            found = most_workers(job, role, lambda part: self._covered.fits(part) and self._fleet.fits(part))
+            if found is not None and self._covered.fits(found.job):
+                return found.text
+        return ""
 
     def nearest(self, job: Job) -> str:
         """The text of the first variant that fits on the empty fleet, "" where none does."""

@@ -13,9 +13,11 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
-from ..model.snapshot import JobRecord, Snapshot
+from ..model.policy import ReservedPool
+from ..model.snapshot import Snapshot
 from .demand import CardKind, card_memory, card_takes
-from .ledger import Ledger, Placed
+from .ledger import Ledger
+from .ranks import Placed
 
 
 class Card:
@@ -141,10 +143,10 @@ class Books:
     `changed` lists the hosts of all bookings in order, so that an index can catch up with what moved since it looked.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, reserved: Iterable[ReservedPool] = ()) -> None:
         self.hosts: dict[HostId, HostBook] = {host.id: HostBook(host) for host in snapshot.hosts}
         self.changed: list[HostId] = []
-        self.ledger = Ledger(snapshot)
+        self.ledger = Ledger(snapshot, reserved)
         for job, worker in holding(snapshot):
             self.take(job, worker)
 
@@ -177,10 +179,9 @@ class Books:
         """Whether a worker of a job that left fits where it was, and no start needs it gone by a limit or a label."""
         return self.fits(job, worker) and self.ledger.returns(job, worker)
 
-    def keep_back(self, level: int, leaving: Iterable[JobRecord], coming: Iterable[Placed]) -> None:
-        """What starts of the level may not use of limits and domains that victims leave; replaces what was kept."""
-        left = ((record, record.placement) for record in leaving if record.placement is not None)
-        self.changed.extend(self.ledger.keep_back(level, left, coming))
+    def keep_back(self, rank: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> None:
+        """What starts of the rank may not use of limits and domains that victims leave; replaces what was kept."""
+        self.changed.extend(self.ledger.keep_back(rank, leaving, coming))
 
     def free_cards(self, host: HostId) -> dict[CardKind, tuple[int, ...]]:
         """The indices of the host's healthy cards that carry no worker, rising, by kind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from ..model.decision import GoalResult, GoalStatus, Preemption
@@ -16,14 +16,16 @@ from .goals_planned import planned_goals
 from .later import Plans
 from .order import Order, order, value_milli
 from .plan import assemble
+from .rights import Key, Rights, rights_of
 
 
 def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plans: Plans | None = None) -> list[int]:
     """What no decision can exceed, one a goal, if only the `startable` gangs can start at all, and only `plans` made.
 
     `keep`, `plan`: every named gang starts, or is planned as early as it can be alone; without `plans` they all start.
-    `calm`: no plan changes. `spare`: nobody leaves. `start`: all of them start. `economy`: nothing is lost, no room
-    taken, every possible victim gone. `order`: all of them start.
+    `guarantee`: each is claimed as far as it is left and asked. `calm`: no plan changes. `spare`: nobody leaves.
+    `start`: all of them start. `economy`: nothing is lost, no room taken, every possible victim gone. `order`: all of
+    them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
@@ -38,6 +40,8 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plan
             bounds.append(value.value)
         elif value.name == "calm" or value.name.startswith("spare["):
             bounds.append(0)
+        elif value.name.startswith("guarantee["):
+            bounds.append(_all_claimed(level_of(value), gangs, rights_of(snapshot)))
         elif value.name in ideal:
             bounds.append(ideal[value.name])
         else:
@@ -71,8 +75,21 @@ def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...
 
 
 def level_of(goal: GoalValue) -> int:
-    """The level of a `start[level]` or `spare[level]` goal."""
-    return int(goal.name[goal.name.index("[") + 1 : -1])
+    """The level of a goal that is named for one, as `start[2]` is."""
+    return int(goal.name.partition("[")[2][:-1])
+
+
+def _all_claimed(level: int, gangs: Sequence[JobRecord], rights: Rights) -> int:
+    """milli-GPU that the level's gangs could start inside: no team more than what is left where it may claim."""
+    asked: Counter[TeamId] = Counter()
+    for record in gangs:
+        if record.level == level and rights.can_be_inside(record):
+            asked[record.job.team] += record.job.gpu_milli
+    claims: dict[frozenset[Key], int] = defaultdict(int)
+    for team, milli in asked.items():
+        claims[frozenset(key for key in rights.left if rights.holder(team, key[1]) == key[0])] += milli
+    total = sum(min(milli, sum(rights.left[key] for key in keys)) for keys, milli in claims.items())
+    return min(total, sum(rights.left[key] for key in frozenset[Key]().union(*claims)))
 
 
 def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: Policy) -> int:
@@ -97,9 +114,10 @@ def judge(
     for value, bound in zip(reached, bounds, strict=True):
         top = max(value.value, bound)
         status = GoalStatus.PROVEN if top == value.value else GoalStatus.OPEN
-        if status is GoalStatus.OPEN and value.name.startswith(("start[", "spare[")):
-            # A milli-GPU is worth at least H in these goals, so this rounds the gap up.
-            short = -(-(top - value.value) // policy.objective.horizon_s)
+        if status is GoalStatus.OPEN and value.name.startswith(("guarantee[", "start[", "spare[")):
+            # A milli-GPU is worth at least H in `start` and `spare`, and one in `guarantee`; this rounds the gap up.
+            worth = 1 if value.name.startswith("guarantee[") else policy.objective.horizon_s
+            short = -(-(top - value.value) // worth)
             if short <= _one_gang(snapshot, policy, level_of(value)):
                 status = GoalStatus.WITHIN_A_GANG
         results.append(

@@ -9,6 +9,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
+from .claims import Claims
 from .demand import candidates, placeable
 from .greedy import in_order, worth
 from .order import order
@@ -26,7 +27,7 @@ class Carried:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._policy = policy
-        self._placer = Placer(snapshot, policy, Books(snapshot))
+        self._placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
         # What a maintenance window closes depends on the time, so there the placer's view cannot be carried along.
         self._windowed = any(host.windows for host in snapshot.hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host)]
@@ -54,19 +55,22 @@ class Carried:
         placer = self._placer
         placer.pressure = Pressure((placer.books.hosts[name] for name in self._taking), waiting)
         full: set[Shape] = set()
+        claims = Claims(snapshot)
 
-        def place(record: JobRecord) -> Placement | None:
+        def place(record: JobRecord, inside: bool) -> Placement | None:
             placer.pressure.leaves(record)
             shape = shape_of(record)
             if shape in full:
                 return None
+            if inside:
+                return placer.place(record, only=claims.covers(record.job))
             placement = placer.place(record)
             # Within a round room only shrinks, so a gang of one role that found none leaves none for its like.
             if placement is None and len(record.job.roles) == 1:
                 full.add(shape)
             return placement
 
-        return in_order(waiting, order(snapshot, self._policy), worth, place)
+        return in_order(waiting, order(snapshot, self._policy), worth, place, claims)
 
 
 def shape_of(record: JobRecord) -> Shape:

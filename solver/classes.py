@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..model.ids import HostId, JobId, SiteId
+from ..model.ids import HostId, JobId, SiteId, TeamId
 from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .access import Access, Reach
 from .confinements import Confinements
 from .demand import (
     CardKind,
@@ -30,6 +31,7 @@ from .demand import (
     victims,
 )
 from .held import Card, HostClass, host_classes
+from .rights import Rights, only_inside, rights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class WorkerClass:
-    """The identical workers of one role of one gang, and the slots they may take."""
+    """The identical workers of one role of one gang, the slots they may take, and the GPU types a guarantee covers."""
 
     job: JobId
     role: Role
     slots: tuple[Slot, ...]
+    covered: tuple[str, ...] = ()
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
@@ -57,11 +60,19 @@ class WorkerClass:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """One candidate of the round and its worker classes, in the order of its roles."""
+    """One candidate of the round and its worker classes, in the order of its roles.
+
+    `reach`: the possible victims whose capacity it may use; `widest_reach`: the same if it starts inside its guarantee,
+    where it can (`may_be_inside`); `only_inside`: it starts so or not at all.
+    """
 
     record: JobRecord
     confinement: Confinement
     workers: tuple[WorkerClass, ...]
+    reach: Reach
+    widest_reach: Reach
+    may_be_inside: bool
+    only_inside: bool
 
     @property
     def id(self) -> JobId:
@@ -78,6 +89,7 @@ class Instance:
     hosts: dict[HostId, HostClass]
     gangs: tuple[Gang, ...]
     victims: tuple[JobRecord, ...]
+    rights: Rights
 
     @property
     def columns(self) -> int:
@@ -96,26 +108,62 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
     """The instance of this round at the singleton grain."""
     may_leave = victims(snapshot, policy)
     hosts = host_classes(snapshot, may_leave)
-    # Equal roles have equal slots: a large queue has many jobs of few shapes.
-    known: dict[object, tuple[Slot, ...]] = {}
-    any_window = any(host.host.windows for host in hosts.values())
-    held = held_back(snapshot)
+    rights = rights_of(snapshot)
+    access, slots = Access(rights, may_leave), _Slots(snapshot, policy, hosts)
     confinement = Confinements(snapshot, policy)
     gangs = []
     for record in candidates(snapshot):
-        sites = allowed_sites(record.job, snapshot, policy)
-        workers = []
-        for role in record.job.roles:
-            team = record.job.team if role.request.fractional else None
-            over_s = surely_over_s(record, snapshot, policy) if any_window else 0
-            own = record.id if record.replacing else None
-            key = (role.request, role.gpu_types, role.count, sites, team, record.level, over_s, own)
-            if key not in known:
-                known[key] = _slots(record, role, _open(hosts.values(), record, held, snapshot.now_s, over_s), sites)
-            workers.append(WorkerClass(record.id, role, known[key]))
+        may, only = rights.can_be_inside(record), only_inside(record)
+        widest = access.reach(record, inside=may)
+        workers = tuple(
+            slots.of(record, role, widest, _covered(record, role, rights, may)) for role in record.job.roles
+        )
+        may = may and all(w.covered for w in workers if w.role.request.gpu_milli)
+        if only and not may:
+            continue
         if all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
-            gangs.append(Gang(record, confinement(record.job), tuple(workers)))
-    return Instance(snapshot, policy, hosts, tuple(gangs), may_leave)
+            reach = access.reach(record, inside=False)
+            gangs.append(Gang(record, confinement(record.job), workers, reach, widest if may else reach, may, only))
+    return Instance(snapshot, policy, hosts, tuple(gangs), may_leave, rights)
+
+
+def _covered(record: JobRecord, role: Role, rights: Rights, may: bool) -> frozenset[str]:
+    """The GPU types on which the role fits into what is left of a guarantee of its team."""
+    if not may or not role.request.gpu_milli:
+        return frozenset()
+    return frozenset(
+        gpu_type
+        for (team, gpu_type), left in rights.left.items()
+        if left >= role.gpu_milli and rights.holder(record.job.team, gpu_type) == team
+    )
+
+
+class _Slots:
+    """The slots of worker classes. Equal roles have equal slots: a large queue has many jobs of few shapes."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass]) -> None:
+        self._snapshot, self._policy, self._hosts = snapshot, policy, hosts
+        self._held = held_back(snapshot)
+        self._any_window = any(host.host.windows for host in hosts.values())
+        self._known: dict[object, tuple[Slot, ...]] = {}
+
+    def of(self, record: JobRecord, role: Role, reach: Reach, covered: frozenset[str]) -> WorkerClass:
+        """The workers of that role, their gang reaching these victims, and covered on these GPU types."""
+        sites = allowed_sites(record.job, self._snapshot, self._policy)
+        team = record.job.team if role.request.fractional else None
+        over_s = surely_over_s(record, self._snapshot, self._policy) if self._any_window else 0
+        own = record.id if record.replacing else None
+        key = (role.request, role.gpu_types, role.count, sites, team, reach, over_s, own)
+        if key not in self._known:
+            usable = _open(self._hosts.values(), record, self._held, self._snapshot.now_s, over_s)
+            self._known[key] = _slots(record.job.team, role, usable, sites, reach)
+        slots = self._known[key]
+        if not covered:
+            return WorkerClass(record.id, role, slots)
+        if only_inside(record):
+            slots = tuple(slot for slot in slots if slot.kind is not None and slot.kind.gpu_type in covered)
+        types = sorted({slot.kind.gpu_type for slot in slots if slot.kind is not None} & covered)
+        return WorkerClass(record.id, role, slots, tuple(types))
 
 
 def _open(
@@ -125,50 +173,52 @@ def _open(
     return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
 
 
-def _slots(record: JobRecord, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId]) -> tuple[Slot, ...]:
+def _slots(
+    team: TeamId, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId], reach: Reach
+) -> tuple[Slot, ...]:
     slots = []
     for host in hosts:
         if host.host.path.site not in sites:
             continue
-        beside_cards = _most_beside_cards(role, host, record.level)
+        beside_cards = _most_beside_cards(role, host, reach)
         if beside_cards == 0:
             continue
         if not role.request.gpu_milli:
             slots.append(Slot(host.id, None, beside_cards))
             continue
         for kind in sorted({card.kind for card in host.cards}):
-            most = min(beside_cards, _most_on_cards(record, role, host, kind))
+            most = min(beside_cards, _most_on_cards(team, role, host, kind, reach))
             if most > 0:
                 slots.append(Slot(host.id, kind, most))
     return tuple(slots)
 
 
-def _most_beside_cards(role: Role, host: HostClass, level: int) -> int:
+def _most_beside_cards(role: Role, host: HostClass, reach: Reach) -> int:
     """Workers of the role that CPU, memory and network of the host may come to allow, at most its count."""
     most = role.count
     for resource in ("cpu_milli", "memory_mib", "network_mbps"):
         asked = getattr(role.request, resource)
         if asked:
-            freed = sum(getattr(part, resource) for part in host.freed if part.level < level)
+            freed = sum(getattr(part, resource) for part in host.freed if part.job in reach)
             most = min(most, max(0, getattr(host, resource) + freed) // asked)
     return most
 
 
-def _most_on_cards(record: JobRecord, role: Role, host: HostClass, kind: CardKind) -> int:
+def _most_on_cards(team: TeamId, role: Role, host: HostClass, kind: CardKind, reach: Reach) -> int:
     """Workers of the role that the host's cards of that kind may come to allow."""
     request = role.request
     if role.throughput_milli(kind.gpu_type) is None or not card_takes(request, kind.memory_mib):
         return 0
     cards = [card for card in host.cards if card.kind == kind]
     if not request.fractional:
-        return sum(card.may_empty(record.level) for card in cards) // request.whole_gpus
-    return sum(most_on_card(record, role, card) for card in cards)
+        return sum(card.may_empty(reach) for card in cards) // request.whole_gpus
+    return sum(most_on_card(team, role, card, reach) for card in cards)
 
 
-def most_on_card(record: JobRecord, role: Role, card: Card) -> int:
+def most_on_card(team: TeamId, role: Role, card: Card, reach: Reach) -> int:
     """Fractional workers of the role that one card can come to take; 0 on a card that stays another team's."""
     request = role.request
-    milli, memory = card.most_room(record.job.team, record.level)
+    milli, memory = card.most_room(team, reach)
     most = milli // request.gpu_milli
     booked = card_memory(request, card.kind.memory_mib)
     return min(most, memory // booked) if booked else most

@@ -2,50 +2,100 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..model.decision import Start
 from ..model.ids import HostId, JobId
-from ..model.placement import WorkerPlacement
-from ..model.snapshot import JobRecord
+from .access import Reach
+from .allot import allot
 from .books import Books
-from .classes import Gang, WorkerClass
+from .classes import Gang, Instance, WorkerClass
 from .demand import CardKind
 from .layout import lay_out
 from .variables import Variables
+
+Where = tuple[HostId, CardKind]
+Counts = dict[str, dict[tuple[HostId, CardKind | None], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A gang that starts: whether inside, its counts by role and place, and the cards of its fractions."""
+
+    gang: Gang
+    inside: bool
+    counts: Counts
+    fractions: dict[str, list[tuple[HostId, int]]]
+
+    @property
+    def reach(self) -> Reach:
+        return self.gang.widest_reach if self.inside else self.gang.reach
 
 
 def decode(variables: Variables, solution: Sequence[int]) -> tuple[list[Start], list[JobId]]:
     """The starts and the victims that the solution stands for."""
     instance = variables.instance
-    started = [gang for gang in instance.gangs if solution[variables.started(gang).index]]
+    chosen = [_chosen(gang, variables, solution) for gang in instance.gangs if solution[variables.started(gang).index]]
+    # From the lowest level up: a lower level leaves the cards that only higher ones may use, and takes its own first.
+    chosen.sort(key=lambda one: (one.gang.record.level, one.inside))
     leaving = [victim for victim in instance.victims if solution[variables.evicted(victim.id).index]]
     books = Books(instance.snapshot)
-    cards = {gang.id: _fraction_cards(gang, variables, solution) for gang in started}
-    # All fractions are booked beforehand: whole workers of another gang must not take a card chosen for one.
-    for gang in started:
-        for worker in _as_placements(cards[gang.id]):
-            books.take(gang.record.job, worker)
-    starts = []
-    # From the lowest level up, each level finding what is free and what the victims below it have left. What a lower
-    # level takes of that the higher ones could have taken too, so enough is left for them.
-    for gang in sorted(started, key=lambda gang: gang.record.level):
-        leaving = _release(leaving, gang.record.level, books)
-        for worker in _as_placements(cards[gang.id]):
-            books.give(gang.record.job, worker)
-        counts = {workers.role.name: _counts(workers, variables, solution) for workers in gang.workers}
-        placement = lay_out(gang.record, counts, books, cards[gang.id])
-        starts.append(Start(job=gang.id, attempt=gang.record.attempt + 1, placement=placement))
-    return starts, [victim.id for victim in instance.victims if solution[variables.evicted(victim.id).index]]
-
-
-def _release(leaving: list[JobRecord], level: int, books: Books) -> list[JobRecord]:
-    """Gives back what victims below the level hold; returns those that are still to leave."""
     for victim in leaving:
-        if victim.level < level and victim.placement is not None:
-            for worker in victim.placement.workers:
-                books.give(victim.job, worker)
-    return [victim for victim in leaving if victim.level >= level]
+        for worker in victim.placement.workers if victim.placement is not None else ():
+            books.give(victim.job, worker)
+    allotted = _allotted(instance, chosen, {victim.id for victim in leaving})
+    starts = []
+    for one in chosen:
+        record = one.gang.record
+        placement = lay_out(record, one.counts, books, one.fractions, allotted[one.gang.id])
+        starts.append(
+            Start(job=record.id, attempt=record.attempt + 1, placement=placement, inside_guarantee=one.inside)
+        )
+    return starts, [victim.id for victim in leaving]
+
+
+def _chosen(gang: Gang, variables: Variables, solution: Sequence[int]) -> _Chosen:
+    inside = variables.inside(gang)
+    counts = {workers.role.name: _counts(workers, variables, solution) for workers in gang.workers}
+    return _Chosen(
+        gang=gang,
+        inside=inside is not None and bool(solution[inside.index]),
+        counts=counts,
+        fractions=_fraction_cards(gang, variables, solution),
+    )
+
+
+def _allotted(instance: Instance, chosen: Sequence[_Chosen], gone: set[JobId]) -> dict[JobId, dict[Where, list[int]]]:
+    """The whole cards of each gang that starts, by host and kind."""
+    shared = {card for one in chosen for cards in one.fractions.values() for card in cards}
+    asking: dict[Where, list[tuple[_Chosen, int]]] = defaultdict(list)
+    for one in chosen:
+        for where, number in _whole_cards(one).items():
+            asking[where].append((one, number))
+    allotted: dict[JobId, dict[Where, list[int]]] = {one.gang.id: {} for one in chosen}
+    for (host, kind), parts in asking.items():
+        left = [
+            (card.index, card.jobs)
+            for card in instance.hosts[host].cards
+            if card.kind == kind and not card.fixed and (host, card.index) not in shared and gone.issuperset(card.jobs)
+        ]
+        given = allot([(number, one.reach) for one, number in parts], left)
+        for (one, _), cards in zip(parts, given, strict=True):
+            allotted[one.gang.id][host, kind] = cards
+    return allotted
+
+
+def _whole_cards(one: _Chosen) -> dict[Where, int]:
+    """How many whole cards the gang takes, by host and kind."""
+    taken: dict[Where, int] = defaultdict(int)
+    for workers in one.gang.workers:
+        if not workers.role.request.fractional:
+            for (host, kind), number in one.counts[workers.role.name].items():
+                if kind is not None:
+                    taken[host, kind] += number * workers.role.request.whole_gpus
+    return taken
 
 
 def _counts(
@@ -68,11 +118,3 @@ def _fraction_cards(gang: Gang, variables: Variables, solution: Sequence[int]) -
                 if variable is not None:
                     seats.extend([(host_id, card.index)] * solution[variable.index])
     return chosen
-
-
-def _as_placements(cards: dict[str, list[tuple[HostId, int]]]) -> list[WorkerPlacement]:
-    return [
-        WorkerPlacement(role=role, index=index, host=host, gpus=(card,))
-        for role, seats in cards.items()
-        for index, (host, card) in enumerate(seats)
-    ]

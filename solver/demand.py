@@ -13,12 +13,13 @@ from functools import cache
 
 from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import HostId, JobId, SiteId
-from ..model.job import Job, Preemptible, Role, Strictness, WorkerRequest
+from ..model.job import Job, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState
 from ..model.limits import grace_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .rights import Runner, may_evict, never, rights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +216,21 @@ def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Sit
 
 
 def victims(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
-    """The running jobs that this round may preempt (RULES 3), where some candidate has a higher level."""
-    highest = max((record.level for record in candidates(snapshot)), default=-1)
-    return tuple(
-        record for record in snapshot.jobs if record.level < highest and _evictable(record, snapshot.now_s, policy)
-    )
+    """The running jobs that this round may preempt (RULES 3), where some candidate may evict them, inside or not."""
+    rights = rights_of(snapshot)
+    starters = {
+        rights.starter(record, inside=inside) for record in candidates(snapshot) for inside in rights.ways(record)
+    }
+    # Most rounds have few kinds of either, however many jobs they have.
+    known: dict[Runner, bool] = {}
+
+    def outranked(record: JobRecord) -> bool:
+        runner = rights.runner(record)
+        if runner not in known:
+            known[runner] = any(may_evict(starter, runner) for starter in starters)
+        return known[runner]
+
+    return tuple(record for record in snapshot.jobs if _evictable(record, snapshot.now_s, policy) and outranked(record))
 
 
 def _evictable(record: JobRecord, now_s: int, policy: Policy) -> bool:
@@ -227,7 +238,7 @@ def _evictable(record: JobRecord, now_s: int, policy: Policy) -> bool:
     recent = sum(time > now_s - limits.evictions_window_s for time in record.evictions)
     return (
         record.state is JobState.RUNNING
-        and record.job.preemptible is not Preemptible.NEVER
+        and not never(record)
         and record.started_s is not None
         and now_s - record.started_s >= limits.min_run_s
         and recent < limits.max_evictions

@@ -10,13 +10,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..model.ids import JobId, SiteId
-from ..model.job import Job, Preemptible
+from ..model.job import Job
 from ..model.job_state import JobState
 from ..model.limits import grace_s, ran_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites, candidates, placeable
+from .rights import never, only_inside, rights_of
 
 Pool = tuple[SiteId, str]
 """A site and a GPU type there; the empty type for gangs without GPUs."""
@@ -39,9 +40,13 @@ class Promise:
 
 
 def is_plain(record: JobRecord) -> bool:
-    """Whether drains serve gangs of that kind: level >= 1, no fractions of a card, no anti-affinity label."""
+    """Whether drains serve gangs of that kind: level >= 1, no fractions, no labels, no need to be inside."""
     job = record.job
-    return record.level >= 1 and not job.anti_affinity and not any(role.request.fractional for role in job.roles)
+    return (
+        record.level >= 1
+        and not (job.anti_affinity or only_inside(record))
+        and not any(role.request.fractional for role in job.roles)
+    )
 
 
 class Pools:
@@ -92,10 +97,14 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     starving.sort(key=lambda r: (-r.level, r.id not in promised, r.submitted_s, r.id))
     if not starving:
         return ()
+    reserved = {(pool.site, pool.gpu_type) for pool in policy.reserved}
     pools_of, taken = Pools(snapshot, policy), Counter[Pool]()
     found = []
     for record in starving:
         wanted = pools_of(record.job)
+        # What level 1 will hold of a pool at some later time is not planned, nor is what teams will.
+        if record.level == 1 and not reserved.isdisjoint(wanted):
+            continue
         if any(taken[pool] < policy.time.drains_per_pool for pool in wanted):
             taken.update(wanted)
             found.append(record)
@@ -137,7 +146,7 @@ class Clear:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._now_s, self._policy = snapshot.now_s, policy
         self._guaranteed = {team.id for team in snapshot.teams if team.guarantee}
-        self._inside: frozenset[JobId] = frozenset()
+        self._inside = rights_of(snapshot).inside
         self._known: dict[tuple[JobId, bool], int] = {}
 
     def __call__(self, record: JobRecord, gang: JobRecord) -> int:
@@ -152,7 +161,7 @@ class Clear:
         recent = sum(time > self._now_s - limits.evictions_window_s for time in record.evictions)
         return (
             record.level < gang.level
-            and record.job.preemptible is not Preemptible.NEVER
+            and not never(record)
             and record.id not in self._inside
             and recent < limits.max_evictions
         )

@@ -27,6 +27,9 @@ def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
     for gang in variables.instance.gangs:
         start = by_job.get(gang.id)
         values.append((variables.started(gang), int(start is not None)))
+        inside = variables.inside(gang)
+        if inside is not None and not gang.only_inside:
+            values.append((inside, int(start is not None and start.inside_guarantee)))
         for workers in gang.workers:
             placed = [w for w in start.placement.workers if w.role == workers.role.name] if start else []
             values += _of_class(variables, gang, workers, placed)

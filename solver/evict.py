@@ -7,6 +7,7 @@ from ..model.ids import JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .claims import Claims
 from .demand import candidates, victims
 from .drains import named
 from .evict_search import Search
@@ -25,8 +26,9 @@ _BOTH_ORDERS = 50_000
 def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """A plan that keeps every rule and is never worse, by the goals in order, than `greedy` alone.
 
-    Level by level from the top; a gang for which there is no room takes that of the running jobs of lower levels whose
-    eviction costs the lower levels least, as far as a bounded search finds.
+    Level by level from the top, inside starts first; a gang for which there is no room takes that of the running jobs
+    that it may evict at the least cost, as far as a bounded search finds. That inside work of level 1 gives way to
+    level 2 of its own guarantee is left to the exact stage.
     """
     if named(snapshot, policy):
         return _around_plans(snapshot, policy)
@@ -74,12 +76,12 @@ def _plan(
     numbers: Order,
     rank: Rank,
 ) -> Plan:
-    search = Search(snapshot, policy, waiting, possible)
+    search, claims = Search(snapshot, policy, waiting, possible), Claims(snapshot)
 
-    def place(record: JobRecord) -> Placement | None:
+    def place(record: JobRecord, inside: bool) -> Placement | None:
         search.real.placer.pressure.leaves(record)
-        return search.place(record)
+        return search.place(record, claims.covers(record.job) if inside else None)
 
-    starts: tuple[Start, ...] = in_order(waiting, numbers, rank, place, search.begin)
+    starts: tuple[Start, ...] = in_order(waiting, numbers, rank, place, claims, search.begin)
     chosen: list[JobId] = [record.id for record in search.chosen]
     return reprieve(snapshot, policy, starts, chosen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from ..model.ids import HostId, JobId
@@ -11,10 +10,12 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites
-from .evict_prices import Cost, Prices, steps
+from .evict_prices import Prices, Way, steps
 from .evict_world import World
+from .options import Types
+from .ranks import Placed, Ranks, rank
 from .rooms import Path, depth
-from .withheld import Hold, Placed, holds
+from .withheld import Hold, holds
 
 _MOST_WORK = 400_000
 """Hosts x placings tried in one pass; beyond it the first way that is found is taken."""
@@ -27,15 +28,6 @@ _FEW = 12
 
 _MANY = 64
 """Possible victims up to which the search for a price limit is exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One way to start a gang: where, and who leaves for it."""
-
-    cost: Cost
-    placement: Placement
-    victims: tuple[JobRecord, ...]
 
 
 class Search:
@@ -52,22 +44,25 @@ class Search:
         self._steps = steps([record.level for record in self._ranked])
         self._pool: dict[JobId, JobRecord] = {}
         self._bearers: dict[object, list[JobRecord]] = {}
-        self._level = 0
+        self._ranks, self._rank = Ranks(snapshot), 0
+        self._bars = {record.id: self._ranks.bar(record) for record in possible}
         self._worlds: dict[int, World] = {}
         self._starts: list[Placed] = []
         self._held: dict[HostId, Hold] = {}
+        self._only: Callable[[Types], bool] | None = None
         self._reserved: dict[HostId, Hold] = {}
         self._work_left = _MOST_WORK
 
-    def begin(self, level: int) -> None:
-        """From now on gangs of that level are placed: what victims at or above it freed and left over is not theirs."""
+    def begin(self, level: int, inside: bool) -> None:
+        """From now on gangs of that level are placed: what victims left over that they may not evict is not theirs."""
+        self._rank = rank(level, inside=inside)
         self.real.hold(self._held, -1)
-        self._held = holds(level, self.chosen, self._starts, self.real.books)
+        leaving = self._ranks.leaving(self.chosen)
+        self._held = holds(self._rank, leaving, self._starts, self.real.books)
         self.real.hold(self._held, 1)
-        self.real.books.keep_back(level, self.chosen, self._starts)
-        self._level = level
+        self.real.books.keep_back(self._rank, leaving, self._starts)
         gone = {record.id for record in self.chosen}
-        self._pool = {r.id: r for r in self._ranked if r.level < level and r.id not in gone}
+        self._pool = {r.id: r for r in self._ranked if self._bars[r.id] < self._rank and r.id not in gone}
         self._bearers = {}
         for record in self._pool.values():
             for mark in self._marks(record, record.placement):
@@ -82,16 +77,20 @@ class Search:
                 world.hold(kept, 1)
             self._reserved = kept
 
-    def place(self, record: JobRecord) -> Placement | None:
-        """Starts the gang where there is room, or where those leave whose eviction costs least."""
-        placement = self.real.placer.place(record)
+    def place(self, record: JobRecord, only: Callable[[Types], bool] | None = None) -> Placement | None:
+        """Starts the gang where there is room, or where those leave whose eviction costs least.
+
+        `only` says which GPU types it may take.
+        """
+        self._only = only
+        placement = self.real.placer.place(record, only=only)
         way = self._cheapest(record) if placement is None and self._pool else None
         if way is not None:
             self._evict(way.victims)
             self.real.take(record, way.placement)
             placement = way.placement
         if placement is not None:
-            self._starts.append((record, placement))
+            self._starts.append((self._rank, record, placement))
             for world in self._worlds.values():
                 world.take(record, placement)
         return placement
@@ -105,12 +104,12 @@ class Search:
             for world in (self.real, *self._worlds.values()):
                 world.release(victim)
 
-    def _cheapest(self, record: JobRecord) -> _Way | None:
+    def _cheapest(self, record: JobRecord) -> Way | None:
         """The cheapest way found to start the gang; None where it would not fit without all who may leave."""
         everybody = self._seen_in(len(self._ranked), record)
         if everybody is None:
             return None
-        best: _Way | None = None
+        best: Way | None = None
         for pool in self._pools(record, everybody):
             way = self._way(record, pool)
             if way is not None and (best is None or way.cost < best.cost):
@@ -156,7 +155,7 @@ class Search:
             for victim in pool:
                 real.restore(victim)
                 self._work_left -= len(self._snapshot.hosts)
-                if self._work_left < 0 or not real.fits(record):
+                if self._work_left < 0 or not real.fits(record, self._only):
                     real.release(victim)
             left = [victim for victim in pool if victim.id in real.gone]
             for victim in left:
@@ -170,13 +169,13 @@ class Search:
             world = self._worlds[size] = World(self._snapshot, self._policy)
             for victim in (*self.chosen, *(r for r in self._ranked[:size] if r.id in self._pool)):
                 world.release(victim)
-            for other, taken in self._starts:
+            for _, other, taken in self._starts:
                 world.take(other, taken)
             world.hold(self._held, 1)
             world.hold(self._reserved, 1)
-            world.books.keep_back(self._level, self.chosen, self._starts)
+            world.books.keep_back(self._rank, self._ranks.leaving(self.chosen), self._starts)
         self._work_left -= len(self._snapshot.hosts)
-        placement = world.placer.place(record)
+        placement = world.placer.place(record, only=self._only)
         if placement is None:
             return None
         world.placer.remove(record, placement)
@@ -220,13 +219,13 @@ class Search:
         book = self.real.books.hosts[name]
         return sum(max(0, card.milli) for card in book.cards.values() if card.healthy)
 
-    def _way(self, record: JobRecord, pool: list[JobRecord]) -> _Way | None:
+    def _way(self, record: JobRecord, pool: list[JobRecord]) -> Way | None:
         """The gang started without these jobs, of which all return that can, the dearest first; nothing is booked."""
         real = self.real
         self._work_left -= len(self._snapshot.hosts) + _MOVED * len(pool)
         for victim in pool:
             real.release(victim)
-        placement = real.placer.place(record)
+        placement = real.placer.place(record, only=self._only)
         kept = pool
         if placement is not None:
             dearest = sorted(pool, key=self._prices.whole, reverse=True)
@@ -234,9 +233,9 @@ class Search:
             real.placer.remove(record, placement)
         for victim in kept:
             real.restore(victim)
-        return None if placement is None else _Way(self._prices.total(kept), placement, tuple(kept))
+        return None if placement is None else Way(self._prices.total(kept), placement, tuple(kept))
 
-    def _fewer(self, record: JobRecord, way: _Way) -> _Way:
+    def _fewer(self, record: JobRecord, way: Way) -> Way:
         """The way improved: the gang placed anew without one of its victims, the dearest first, while that works."""
         if len(way.victims) > _FEW:
             return way

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..model.ids import HostId, JobId
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
+from .options import Types
 from .placing import Placer
 from .withheld import Hold
 
@@ -17,7 +18,7 @@ class World:
     """The fleet without some of the running jobs, and with the starts so far."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, waiting: Iterable[JobRecord] = ()) -> None:
-        self.books = Books(snapshot)
+        self.books = Books(snapshot, policy.reserved)
         self.placer = Placer(snapshot, policy, self.books, waiting=waiting)
         self.gone: set[JobId] = set()
 
@@ -46,9 +47,9 @@ class World:
         self.gone.discard(record.id)
         return True
 
-    def fits(self, record: JobRecord) -> bool:
-        """Whether the gang would be placed as things are."""
-        placement = self.placer.place(record)
+    def fits(self, record: JobRecord, only: Callable[[Types], bool] | None = None) -> bool:
+        """Whether the gang would be placed as things are; `only` says which GPU types it may take."""
+        placement = self.placer.place(record, only=only)
         if placement is not None:
             self.placer.remove(record, placement)
         return placement is not None

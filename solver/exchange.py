@@ -19,6 +19,7 @@ from ..model.ids import HostId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .demand import replacing
 from .fetch import fetch_s
 from .plan import Plan, assemble
 from .verify_planned import Planned
@@ -32,7 +33,7 @@ def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
         return plan
     groups: dict[Hashable, list[Start]] = defaultdict(list)
     for start in plan.starts:
-        groups[_traits(records[start.job], start)].append(start)
+        groups[_traits(records[start.job], start, snapshot.now_s)].append(start)
     hosts = {host.id: host for host in snapshot.hosts}
     traded: dict[str, Placement] = {}
     for starts in groups.values():
@@ -48,13 +49,15 @@ def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
     return assemble(snapshot, policy, moved, [act.job for act in plan.preemptions], plans)
 
 
-def _traits(record: JobRecord, start: Start) -> Hashable:
+def _traits(record: JobRecord, start: Start, now_s: int) -> Hashable:
     """All that rules and goals other than `fetch` see of a gang that starts."""
     job = record.job
     # When it is over, for maintenance windows and what is reserved.
     ends = (job.walltime_limit_s, job.preemptible, record.demoted, job.checkpoint and job.checkpoint.grace_s)
     where = (job.topology, job.cross_site, job.sites, job.off_premises, job.tier)
-    return job.team, record.level, job.roles, where, job.anti_affinity, ends, start.inside_guarantee
+    # Spares, and the hosts that are held for it, are for this gang alone.
+    own = record.id if replacing(record, now_s) else None
+    return job.team, record.level, job.roles, where, job.anti_affinity, ends, start.inside_guarantee, own
 
 
 def _costs(

@@ -13,9 +13,11 @@ from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
+from .covered import Covered
 from .drain_reasons import DrainReasons
 from .lifts import ANYWHERE, BUSY, LIFTS, PROTECTED, Lift
 from .order import order
+from .rights import only_inside
 from .shortage import reason_of
 from .tips import tips
 from .variants import Variant
@@ -61,6 +63,7 @@ class Explainer:
         self._snapshot, self._policy, self._starts, self._most_work = snapshot, policy, starts, most_work
         self._worlds = Worlds(snapshot, policy, starts, preemptions)
         self._admissions = Admissions(snapshot, policy)
+        self._covered = Covered(snapshot, starts)
         self._states = {record.id: record.state for record in snapshot.jobs}
         self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))
         self._drains = DrainReasons(snapshot, policy, reservations)
@@ -68,8 +71,10 @@ class Explainer:
 
     def reason(self, record: JobRecord) -> Reason:
         """The main reason why that job waits."""
-        reason = self._standing(record)
+        reason = self._standing(record) or self._covered.lacking(record)
         if reason is None:
+            if only_inside(record):
+                record = replace(record, job=self._covered.narrowed(record.job))
             job = record.job
             team = job.team if self._worlds.heeds_team(job) else None
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)

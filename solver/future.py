@@ -126,6 +126,7 @@ class Future:
                 state=JobState.RUNNING,
                 attempt=start.attempt,
                 placement=start.placement,
+                inside_guarantee=start.inside_guarantee,
                 planned_s=self.now_s,
                 started_s=at_s + self._policy.eviction.launch_s,
                 state_since_s=at_s,

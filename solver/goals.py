@@ -21,7 +21,9 @@ from .demand import candidates, loss, placeable, victims
 from .fetch import fetch_s
 from .goals_planned import PlannedGoals, planned_goals
 from .order import Order, order, value_milli
+from .rights import rights_of
 
+GPUS = "mGPU"
 GPU_TIME = "mGPU*s"
 PLACES = "places"
 
@@ -47,10 +49,11 @@ def values(
 ) -> tuple[GoalValue, ...]:
     """The goals in their order: those of each level from the top down, then `economy`, `calm` and `order`.
 
-    `keep[l]` and `calm` are listed where there are promises, `plan[l]` where hosts may be reserved, `spare[l]` where a
-    job of the level may be preempted, `start[l]` where one waits. Without candidates there are no goals. Starts of jobs
-    that are no candidates, preemptions of jobs that may not be preempted and plans for jobs that are not named count
-    for nothing, and of several starts or plans of one job the first counts.
+    `keep[l]` and `calm` are listed where there are promises, `plan[l]` where hosts may be reserved, `guarantee[l]`
+    where one waits that could start inside or one inside may be preempted, `spare[l]` where a job of the level may be
+    preempted, `start[l]` where one waits. Without candidates there are no goals. Starts of jobs that are no candidates,
+    preemptions of jobs that may not be preempted and plans for jobs that are not named count for nothing, and of
+    several starts or plans of one job the first counts.
     """
     waiting = {record.id: record for record in candidates(snapshot)}
     if not waiting:
@@ -71,11 +74,12 @@ def values(
     costs = dict.fromkeys((record.level for record in possible), 0)
     for record in leaving:
         costs[record.level] += victim_cost(record, snapshot, policy)
+    claimed = _inside(snapshot, waiting.values(), possible, placed, leaving)
     starting = _started(policy, numbers, placed, {record.level for record in waiting.values()})
     planned = planned_goals(snapshot, policy, [record for record, _ in placed], reservations)
     calm = () if planned.calm is None else (GoalValue(name="calm", unit="workers", value=planned.calm),)
     return (
-        *_by_level(planned, starting, costs),
+        *_by_level(planned, claimed, costs, starting),
         GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=parts),
         *calm,
         GoalValue(name="order", unit=PLACES, value=places),
@@ -88,17 +92,41 @@ def victim_cost(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
     return policy.objective.horizon_s * milli + loss(record, milli, snapshot.now_s, policy)
 
 
-def _by_level(planned: PlannedGoals, starting: Mapping[int, int], costs: Mapping[int, int]) -> Iterator[GoalValue]:
-    """The goals of each level: promises, what its victims cost, how early the starving start, what it starts."""
-    for level in sorted({*planned.keep, *planned.plan, *starting, *costs}, reverse=True):
+def _by_level(
+    planned: PlannedGoals, claimed: Mapping[int, int], costs: Mapping[int, int], starting: Mapping[int, int]
+) -> Iterator[GoalValue]:
+    """By level: promises, starts inside guarantees, what its victims cost, how early the starving start, its starts."""
+    for level in sorted({*planned.keep, *planned.plan, *claimed, *starting, *costs}, reverse=True):
         if level in planned.keep:
             yield GoalValue(name=f"keep[{level}]", unit="mGPU", value=planned.keep[level])
+        if level in claimed:
+            yield GoalValue(name=f"guarantee[{level}]", unit=GPUS, value=claimed[level])
         if level in costs:
             yield GoalValue(name=f"spare[{level}]", unit=GPU_TIME, value=-costs[level])
         if level in planned.plan:
             yield GoalValue(name=f"plan[{level}]", unit=GPU_TIME, value=planned.plan[level])
         if level in starting:
             yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=starting[level])
+
+
+def _inside(
+    snapshot: Snapshot,
+    waiting: Iterable[JobRecord],
+    possible: Iterable[JobRecord],
+    placed: Iterable[_Placed],
+    leaving: Iterable[JobRecord],
+) -> dict[int, int]:
+    """By level: milli-GPU that start inside a guarantee, less those of jobs inside that leave."""
+    rights = rights_of(snapshot)
+    levels = {record.level for record in waiting if rights.can_be_inside(record)}
+    claimed = dict.fromkeys(levels | {record.level for record in possible if record.id in rights.inside}, 0)
+    for record, start in placed:
+        if start.inside_guarantee and record.level in claimed:
+            claimed[record.level] += record.job.gpu_milli
+    for record in leaving:
+        if record.id in rights.inside:
+            claimed[record.level] -= record.job.gpu_milli
+    return claimed
 
 
 def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> dict[int, int]:

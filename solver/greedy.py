@@ -15,6 +15,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
+from .claims import Claims
 from .demand import candidates
 from .goals import values
 from .order import Order, order
@@ -46,43 +47,55 @@ def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
 
 
 def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank) -> tuple[Start, ...]:
-    placer = Placer(snapshot, policy, Books(snapshot), waiting=waiting)
+    placer = Placer(snapshot, policy, Books(snapshot, policy.reserved), waiting=waiting)
+    claims = Claims(snapshot)
 
-    def place(record: JobRecord) -> Placement | None:
+    def place(record: JobRecord, inside: bool) -> Placement | None:
         placer.pressure.leaves(record)
-        return placer.place(record)
+        return placer.place(record, only=claims.covers(record.job) if inside else None)
 
-    return in_order(waiting, order(snapshot, policy), rank, place)
+    return in_order(waiting, order(snapshot, policy), rank, place, claims)
 
 
 def in_order(
     waiting: tuple[JobRecord, ...],
     numbers: Order,
     rank: Rank,
-    place: Callable[[JobRecord], Placement | None],
-    begin: Callable[[int], None] = lambda level: None,
+    place: Callable[[JobRecord, bool], Placement | None],
+    claims: Claims,
+    begin: Callable[[int, bool], None] = lambda level, inside: None,
 ) -> tuple[Start, ...]:
-    """Starts what `place` finds a place for, level by level, in the order of the rank; `begin` is told each level."""
+    """Starts what `place` finds a place for, level by level, those inside their guarantee first, in order of the rank.
+
+    `begin` is told each level, and whether inside starts are placed.
+    """
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
+    ways = {record.id: claims.ways(record) for record in waiting}
     for level in sorted({record.level for record in waiting}, reverse=True):
-        begin(level)
-        queue: list[tuple[int, int, int, JobRecord]] = []
-        for record in waiting:
-            if record.level == level:
-                first = rank(record, numbers, served[record.job.team])
-                heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
-        while queue:
-            *before, position, record = heapq.heappop(queue)
-            now = [-part for part in rank(record, numbers, served[record.job.team])]
-            # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
-            if now != before:
-                heapq.heappush(queue, (now[0], now[1], position, record))
-                continue
-            placement = place(record)
-            if placement is not None:
-                served[record.job.team] += numbers.milli[record.id]
-                starts.append(Start(job=record.id, attempt=record.attempt + 1, placement=placement))
+        for inside in (True, False):
+            placed = {start.job for start in starts}
+            queue: list[tuple[int, int, int, JobRecord]] = []
+            for record in waiting:
+                if record.level == level and inside in ways[record.id] and record.id not in placed:
+                    first = rank(record, numbers, served[record.job.team])
+                    heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
+            if queue:
+                begin(level, inside)
+            while queue:
+                *before, position, record = heapq.heappop(queue)
+                now = [-part for part in rank(record, numbers, served[record.job.team])]
+                # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
+                if now != before:
+                    heapq.heappush(queue, (now[0], now[1], position, record))
+                    continue
+                placement = place(record, inside)
+                if placement is not None:
+                    served[record.job.team] += numbers.milli[record.id]
+                    if inside:
+                        claims.take(record.job, placement)
+                    attempt = record.attempt + 1
+                    starts.append(Start(job=record.id, attempt=attempt, placement=placement, inside_guarantee=inside))
     return tuple(starts)
 
 

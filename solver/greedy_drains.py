@@ -9,6 +9,7 @@ from ..model.ids import HostId, JobId
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .claims import Claims
 from .demand import CardKind, candidates
 from .drain_starts import candidate_starts
 from .drains import Promise, named, promises
@@ -96,7 +97,7 @@ def drained_plan(
     waiting = candidates(snapshot)
     search = Search(snapshot, policy, waiting, possible)
     drains = _Drains(snapshot, policy, search)
-    starts = in_order(waiting, numbers, rank, drains.place, drains.begin)
+    starts = in_order(waiting, numbers, rank, drains.place, Claims(snapshot), drains.begin)
     return reprieve(snapshot, policy, starts, [record.id for record in search.chosen], drains.reserved.plans)
 
 
@@ -115,22 +116,31 @@ class _Drains:
         self._named = named(snapshot, policy)
         self._promises = {promise.record.id: promise for promise in promises(snapshot, policy)}
         self._coming: list[Placed] = []
-        self._started: dict[JobId, Placement | None] = {}
+        self._claims = Claims(snapshot)
+        self._started: dict[tuple[JobId, bool], Placement | None] = {}
         self._gone = 0
         self.reserved = Reserved(snapshot, policy)
         for plan in standing(snapshot, policy):
             self.reserved.add(plan)
 
-    def begin(self, level: int) -> None:
-        """The named gangs of the level start if they can, in their order, or are planned as early as they can."""
-        self._search.begin(level)
+    def begin(self, level: int, inside: bool) -> None:
+        """The named gangs of the level start if they can, in their order; else they are planned as early as they can.
+
+        First come starts inside guarantees; what these leave is planned with those outside.
+        """
+        self._search.begin(level, inside)
         for record in self._named:
-            if record.level == level:
+            if record.level == level and inside in self._claims.ways(record) and not self._starts(record):
                 own = self.reserved.drop(record.id)
                 self._search.real.placer.pressure.leaves(record)
-                self._started[record.id] = self._start(record)
-                if self._started[record.id] is None:
+                self._started[record.id, inside] = self._start(record, inside)
+                if not self._starts(record) and inside and own is not None:
+                    self.reserved.add(own)
+                elif not self._starts(record) and not inside:
                     self._plan(record, own)
+
+    def _starts(self, record: JobRecord) -> bool:
+        return any(self._started.get((record.id, inside)) is not None for inside in (True, False))
 
     def started(self, starts: Sequence[Start]) -> None:
         """These gangs start, and the named ones of all others are planned."""
@@ -144,20 +154,22 @@ class _Drains:
             if record.id not in starting:
                 self._plan(record, self.reserved.drop(record.id))
 
-    def place(self, record: JobRecord) -> Placement | None:
-        """Where the gang starts; None where it waits."""
-        if record.id in self._started:
-            return self._started[record.id]
+    def place(self, record: JobRecord, inside: bool) -> Placement | None:
+        """Where the gang starts, inside its guarantee or outside; None where it waits."""
+        if (record.id, inside) in self._started:
+            return self._started[record.id, inside]
         self._search.real.placer.pressure.leaves(record)
-        return self._start(record)
+        return self._start(record, inside)
 
-    def _start(self, record: JobRecord) -> Placement | None:
+    def _start(self, record: JobRecord, inside: bool) -> Placement | None:
         """First beside all plans, then, where it has to be, in place of plans of lower levels."""
         lower = frozenset(plan.record.id for plan in self.reserved.plans if self._rank(plan) < record.level)
         for without in (frozenset[JobId](), lower) if lower else (lower,):
             self._search.reserve(self.reserved.holds(record, without))
-            placement = self._search.place(record)
+            placement = self._search.place(record, self._claims.covers(record.job) if inside else None)
             if placement is not None:
+                if inside:
+                    self._claims.take(record.job, placement)
                 self._took(record, placement, without)
                 return placement
         return None

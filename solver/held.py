@@ -10,15 +10,15 @@ from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId, TeamId
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord, Snapshot
+from .access import Reach
 from .demand import CardKind, card_memory, usable
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A possible victim's part of one card: its level, milli-GPU and MiB; `whole` if the card is its alone."""
+    """A possible victim's part of one card: milli-GPU and MiB; `whole` if the card is its alone."""
 
     job: JobId
-    level: int
     milli: int
     memory_mib: int
     whole: bool
@@ -45,21 +45,21 @@ class Card:
         return not self.fixed and not self.holders
 
     @property
-    def threshold(self) -> int:
-        """The lowest level that could get the card empty: above every holder's; 0 for a free card."""
-        return max((holder.level + 1 for holder in self.holders), default=0)
+    def jobs(self) -> tuple[JobId, ...]:
+        """The possible victims on the card."""
+        return tuple(holder.job for holder in self.holders)
 
-    def may_empty(self, level: int) -> bool:
-        """Whether work of that level may find the card empty, others having left for it."""
-        return not self.fixed and self.threshold <= level
+    def may_empty(self, reach: Reach) -> bool:
+        """Whether work that may use what these victims leave can find the card empty."""
+        return not self.fixed and reach.issuperset(self.jobs)
 
-    def most_room(self, team: TeamId, level: int) -> tuple[int, int]:
-        """The most milli-GPU and MiB that fractions of that team and level could come to find on the card."""
-        if self.may_empty(level):
+    def most_room(self, team: TeamId, reach: Reach) -> tuple[int, int]:
+        """The most milli-GPU and MiB that fractions of that team could come to find on the card, these victims gone."""
+        if self.may_empty(reach):
             return MILLI, self.kind.memory_mib
         if self.team not in (None, team):
             return 0, 0
-        leaving = [holder for holder in self.holders if holder.level < level]
+        leaving = [holder for holder in self.holders if holder.job in reach]
         milli = self.milli + sum(holder.milli for holder in leaving)
         return max(0, milli), max(0, self.memory_mib + sum(holder.memory_mib for holder in leaving))
 
@@ -69,7 +69,6 @@ class Freed:
     """What one possible victim frees on a host beside cards: milli-cores, MiB, Mbit/s."""
 
     job: JobId
-    level: int
     cpu_milli: int
     memory_mib: int
     network_mbps: int
@@ -113,9 +112,9 @@ class _Load:
 
 def host_classes(snapshot: Snapshot, victims: Iterable[JobRecord]) -> dict[HostId, HostClass]:
     """Every host of the snapshot that may take some waiting gang."""
-    levels = {record.id: record.level for record in victims}
+    may_leave = frozenset(record.id for record in victims)
     loads = _loads(snapshot)
-    return {host.id: _host_class(host, loads.get(host.id, _Load()), levels) for host in usable(snapshot)}
+    return {host.id: _host_class(host, loads.get(host.id, _Load()), may_leave) for host in usable(snapshot)}
 
 
 def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:
@@ -142,14 +141,14 @@ def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:
 def _holder(record: JobRecord, request: WorkerRequest, gpu: Gpu) -> Holder:
     milli = request.gpu_milli if request.fractional else MILLI
     memory = card_memory(request, gpu.memory_mib)
-    return Holder(record.id, record.level, milli, memory, whole=not request.fractional)
+    return Holder(record.id, milli, memory, whole=not request.fractional)
 
 
-def _host_class(host: Host, load: _Load, levels: dict[JobId, int]) -> HostClass:
+def _host_class(host: Host, load: _Load, may_leave: frozenset[JobId]) -> HostClass:
     cards = []
     for gpu in host.gpus:
         held = load.holders.get(gpu.index, [])
-        stays = [holder for holder, _ in held if holder.job not in levels]
+        stays = [holder for holder, _ in held if holder.job not in may_leave]
         if not gpu.healthy or any(holder.whole for holder in stays):
             continue
         cards.append(
@@ -160,10 +159,10 @@ def _host_class(host: Host, load: _Load, levels: dict[JobId, int]) -> HostClass:
                 memory_mib=gpu.memory_mib - sum(holder.memory_mib for holder, _ in held),
                 team=held[0][1] if held else None,
                 fixed=bool(stays),
-                holders=_merged(holder for holder, _ in held if holder.job in levels),
+                holders=_merged(holder for holder, _ in held if holder.job in may_leave),
             )
         )
-    freed = tuple(Freed(job, levels[job], *parts) for job, parts in load.freed.items() if job in levels)
+    freed = tuple(Freed(job, *parts) for job, parts in load.freed.items() if job in may_leave)
     return HostClass(
         host=host,
         cpu_milli=host.cpu_milli - load.cpu_milli,
@@ -183,4 +182,4 @@ def _merged(holders: Iterable[Holder]) -> tuple[Holder, ...]:
         first.setdefault(holder.job, holder)
         milli[holder.job] += holder.milli
         memory[holder.job] += holder.memory_mib
-    return tuple(Holder(job, h.level, milli[job], memory[job], h.whole) for job, h in first.items())
+    return tuple(Holder(job, milli[job], memory[job], h.whole) for job, h in first.items())

@@ -30,11 +30,13 @@ def lay_out(
     counts: Mapping[str, Mapping[tuple[HostId, CardKind | None], int]],
     books: Books,
     cards: Mapping[str, Sequence[tuple[HostId, int]]] | None = None,
+    allotted: Mapping[tuple[HostId, CardKind], Sequence[int]] | None = None,
 ) -> Placement:
     """Gives every worker its rank and its cards, and books them.
 
     `counts` says for each role how many workers go to each host and kind of card (None: no GPU). Whole cards are the
-    lowest free indices. `cards` may fix host and card of each worker of a fractional role instead. Tensor groups lie
+    lowest free indices, or of those `allotted` to the gang on each host and kind. `cards` may fix host and card of each
+    worker of a fractional role instead. Tensor groups lie
     inside one NVLink domain; as many pipeline replicas as the counts allow lie wholly inside an NVLink domain, a rack,
     a zone. Raises ValueError, with nothing booked, where the counts are not the gang's, split a tensor group or find
     too few free cards.
@@ -48,7 +50,7 @@ def lay_out(
         for role in by_need:
             placed[role.name] = []
             for index, seat in enumerate(ranked[role.name]):
-                gpus = _gpus(role, record.job, seat, books)
+                gpus = _gpus(role, record.job, seat, books, allotted)
                 worker = WorkerPlacement(role=role.name, index=index, host=seat.host, gpus=gpus)
                 books.take(record.job, worker)
                 booked.append(worker)
@@ -76,7 +78,13 @@ def _seats(
     return seats
 
 
-def _gpus(role: Role, job: Job, seat: _Seat, books: Books) -> tuple[int, ...]:
+def _gpus(
+    role: Role,
+    job: Job,
+    seat: _Seat,
+    books: Books,
+    allotted: Mapping[tuple[HostId, CardKind], Sequence[int]] | None,
+) -> tuple[int, ...]:
     """The cards of a worker in that seat; raises ValueError where they are not free."""
     book, request = books.hosts[seat.host], role.request
     if seat.card is not None:
@@ -89,6 +97,9 @@ def _gpus(role: Role, job: Job, seat: _Seat, books: Books) -> tuple[int, ...]:
             raise ValueError(f"no {seat.kind.gpu_type} of {seat.host} takes {request.gpu_milli} milli-GPU of {job.id}")
         return (card,)
     free = book.free.get(seat.kind, [])
+    if allotted is not None:
+        own = set(allotted.get((seat.host, seat.kind), ()))
+        free = [index for index in free if index in own]
     if len(free) < request.whole_gpus:
         raise ValueError(
             f"{seat.host} has {len(free)} free {seat.kind.gpu_type}; job {job.id} was given {request.whole_gpus}"

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..model.host import MILLI
-from ..model.ids import HostId, JobId, TeamId
+from ..model.host import MILLI, Host
+from ..model.ids import HostId, JobId, SiteId, TeamId
 from ..model.job import Job
 from ..model.placement import Placement, WorkerPlacement
+from ..model.policy import ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .demand import placeable
+from .ranks import Placed, most_kept
 
 Key = tuple[TeamId, str]
 """A team with a limit, and a GPU type that the limit lists."""
@@ -21,16 +24,22 @@ Key = tuple[TeamId, str]
 Place = tuple[str, Layer, str]
 """A label, a layer that some job of the snapshot names with it, and a domain of that layer."""
 
-Placed = tuple[JobRecord, Placement]
-
 
 class Ledger:
-    """Limits and labels of one snapshot, with what is held of them now. Amounts in milli-GPU."""
+    """Limits and labels of one snapshot, with what is held of them now. Amounts in milli-GPU.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    What `reserved` pools leave to level 1 counts as a limit of all its jobs at the site.
+    """
+
+    def __init__(self, snapshot: Snapshot, reserved: Iterable[ReservedPool] = ()) -> None:
         self._limits: dict[TeamId, dict[str, int]] = {
             team.id: {quota.gpu_type: quota.gpu_milli for quota in team.limit} for team in snapshot.teams if team.limit
         }
+        self._pool_at: dict[HostId, TeamId] = {}
+        self._broken: set[tuple[HostId, int]] = set()
+        self._demoted = {record.id for record in snapshot.jobs if record.demoted}
+        for pool in reserved:
+            self._reserve(pool, snapshot.hosts)
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._line: dict[TeamId, tuple[TeamId, ...]] = {}
         self._held: Counter[Key] = Counter()
@@ -53,6 +62,15 @@ class Ledger:
             for host in snapshot.hosts:
                 domain = self._domain[layer, host.id] = host.path.domain(layer, host.id)
                 self._members[layer, domain].append(host.id)
+
+    def _reserve(self, pool: ReservedPool, hosts: Iterable[Host]) -> None:
+        name, cards = _reserve_of(pool.site), 0
+        for host in hosts:
+            if host.path.site == pool.site and placeable(host):
+                self._pool_at[host.id] = name
+                self._broken.update((host.id, gpu.index) for gpu in host.gpus if not gpu.healthy)
+                cards += sum(gpu.healthy and gpu.gpu_type == pool.gpu_type for gpu in host.gpus)
+        self._limits.setdefault(name, {})[pool.gpu_type] = MILLI * cards - pool.gpu_milli
 
     @property
     def limited(self) -> bool:
@@ -79,23 +97,23 @@ class Ledger:
                 moved.extend(self._members[layer, domain])
         return moved
 
-    def keep_back(self, level: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> list[HostId]:
-        """From now on starts of that level come: what they may not use of what victims leave is kept back.
+    def keep_back(self, rank: int, leaving: Iterable[Placed], coming: Iterable[Placed]) -> list[HostId]:
+        """From now on starts of that rank come: what they may not use of what victims leave is kept back.
 
-        It is for higher levels, less what the starts of these take (docs/rounds.md). Gives the hosts that this closes
+        It is for higher ranks, less what the starts of these take (docs/rounds.md). Gives the hosts that this closes
         or opens.
         """
         freed: dict[Key, Counter[int]] = defaultdict(Counter)
         used: dict[Key, Counter[int]] = defaultdict(Counter)
         before, self._shut = self._shut, set()
         for amounts, placed in ((freed, leaving), (used, coming)):
-            for record, placement in placed:
+            for at, record, placement in placed:
                 for worker in placement.workers if self._limits else ():
                     for key, milli in self._amounts(record.job, worker):
-                        amounts[key][record.level] += milli
-                if amounts is freed and record.level >= level:
+                        amounts[key][at] += milli
+                if amounts is freed and at >= rank:
                     self._shut |= self.places(record.job, placement)
-        self._kept = {key: _most_kept(level, by_level, used[key]) for key, by_level in freed.items()}
+        self._kept = {key: most_kept(rank, by_bar, used[key]) for key, by_bar in freed.items()}
         return [host for _, layer, domain in before ^ self._shut for host in self._members[layer, domain]]
 
     def limits(self, job: Job, placement: Placement) -> set[Key]:
@@ -109,13 +127,11 @@ class Ledger:
 
     def tight_limits(self, job: Job) -> set[Key]:
         """The limits that leave less than the gang asks of the types that they list; all of it may not need them."""
-        lists = (self._limits.get(team, {}) for team in self._line_of(job.team))
-        types = {gpu_type for limit in lists for gpu_type in limit}
-        most = {
-            gpu_type: sum(role.gpu_milli for role in job.roles if role.throughput_milli(gpu_type) is not None)
-            for gpu_type in types
-        }
-        return set(self.exceeded(job.team, most))
+        types = {gpu_type for team in self._line_of(job.team) for gpu_type in self._limits[team]}
+        most = {gpu_type: _most_of(job, gpu_type) for gpu_type in types}
+        pools = {(name, gpu_type) for name in set(self._pool_at.values()) for gpu_type in self._limits[name]}
+        over = (key for key in pools if job.level == 1 and _most_of(job, key[1]) > self._room(key))
+        return {*self.exceeded(job.team, most), *over}
 
     def closed(self, labels: Iterable[str], host: HostId) -> bool:
         """Whether a job with one of the labels is where no other with it may come to that host."""
@@ -135,6 +151,19 @@ class Ledger:
     def allows(self, team: TeamId, asked: Mapping[str, int]) -> bool:
         """Whether the team may start a gang that asks these amounts, by GPU type."""
         return not self._limits or next(self.exceeded(team, asked), None) is None
+
+    def pooled(self, record: JobRecord) -> bool:
+        """Whether reserved pools keep anything from the job."""
+        return bool(self._pool_at) and record.level == 1
+
+    def pools_allow(self, site: SiteId | None, asked: Mapping[str, int]) -> bool:
+        """Whether level 1 may take these amounts, by GPU type, at the site (None: at each)."""
+        return all(
+            milli <= self._room((name, gpu_type))
+            for name in (set(self._pool_at.values()) if site is None else {_reserve_of(site)})
+            for gpu_type, milli in asked.items()
+            if gpu_type in self._limits.get(name, ())
+        )
 
     def least_limit(self, team: TeamId, gpu_type: str) -> int | None:
         """What the team could hold of that type at most, if all of it and of the teams above were its own."""
@@ -180,6 +209,10 @@ class Ledger:
             milli = role.request.gpu_milli if role.request.fractional else MILLI * len(worker.gpus)
             for team in self._limited(job.team, gpu_type):
                 yield (team, gpu_type), milli
+            pool = self._pool_at.get(worker.host)
+            if pool is not None and gpu_type in self._limits[pool] and job.level == 1 and job.id not in self._demoted:
+                lost = sum((worker.host, index) in self._broken for index in worker.gpus)
+                yield (pool, gpu_type), milli * (len(worker.gpus) - lost) // len(worker.gpus)
 
     def _places(self, labels: Iterable[str], host: HostId) -> Iterator[Place]:
         for label in labels:
@@ -203,18 +236,15 @@ class Ledger:
         return self._line[team]
 
 
+def _reserve_of(site: SiteId) -> TeamId:
+    """The name under which the reserved pools of a site stand among the limits; no team has such a one."""
+    return TeamId(f"reserved at {site}")
+
+
+def _most_of(job: Job, gpu_type: str) -> int:
+    """milli-GPU that the gang could take of the type."""
+    return sum(role.gpu_milli for role in job.roles if role.throughput_milli(gpu_type) is not None)
+
+
 def _labels(job: Job) -> set[str]:
     return {rule.label for rule in job.anti_affinity}
-
-
-def _most_kept(level: int, freed: Mapping[int, int], used: Mapping[int, int]) -> int:
-    """The most, over all levels from that one up, that victims at or above it left and starts above it do not use."""
-    limits = {level, *(at for at in freed if at > level)}
-    return max(
-        0,
-        *(
-            sum(milli for at, milli in freed.items() if at >= limit)
-            - sum(milli for at, milli in used.items() if at > limit)
-            for limit in limits
-        ),
-    )

@@ -57,6 +57,7 @@ def _unlabelled(job: Job) -> Job | None:
 
 
 LIMIT = Lift("limit", RuleFamily.QUOTA, "a higher limit of its team", world=World(no_limits=True))
+RESERVE = Lift("reserve", RuleFamily.RESERVED, "GPUs reserved for tiers 1 and 2", world=World(no_reserve=True))
 LABEL = Lift("label", RuleFamily.AFFINITY, "room beside jobs with its label", _unlabelled)
 WINDOW = Lift(
     "window", RuleFamily.ELIGIBILITY, "hosts that enter maintenance before it is over", world=World(no_windows=True)
@@ -81,5 +82,5 @@ PROTECTED = Lift(
 )
 BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
-LIFTS = (LIMIT, LABEL, WINDOW, OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
+LIFTS = (LIMIT, RESERVE, LABEL, WINDOW, OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
 """In the order in which they are preferred as an explanation. PROTECTED and BUSY, which say less, come after these."""

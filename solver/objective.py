@@ -62,6 +62,19 @@ class Goal:
         return [term for part in self.parts.values() for term in part.terms]
 
 
+def _guarantee(level: int, variables: Variables) -> Sum:
+    """milli-GPU that starts of the level gain inside guarantees, less what its victims there lose."""
+    instance, total = variables.instance, Sum()
+    for gang in instance.gangs:
+        inside = variables.inside(gang)
+        if inside is not None and gang.record.level == level:
+            total.add(gang.record.job.gpu_milli, inside)
+    for victim in instance.victims:
+        if victim.level == level and victim.id in instance.rights.inside:
+            total.add(-victim.job.gpu_milli, variables.evicted(victim.id))
+    return total
+
+
 def _spare(level: int, variables: Variables) -> Sum:
     """What the victims of the level cost: their GPUs over the horizon, and their losses."""
     instance, total = variables.instance, Sum()
@@ -225,11 +238,15 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     ranks = order(instance.snapshot, instance.policy)
     starting = {record.level for record in waiting}
     sparing = {victim.level for victim in instance.victims}
+    covering = {record.level for record in waiting if instance.rights.can_be_inside(record)}
+    covering |= {victim.level for victim in instance.victims if victim.id in instance.rights.inside}
     promised, named = keep_levels(variables), plan_levels(variables)
     listed = []
     for level in sorted(starting | sparing | promised | named, reverse=True):
         if level in promised:
             listed.append(Goal(f"keep[{level}]", CARDS, {"keep": Sum(terms=keep(level, variables))}))
+        if level in covering:
+            listed.append(Goal(f"guarantee[{level}]", CARDS, {"guarantee": _guarantee(level, variables)}))
         if level in sparing:
             listed.append(Goal(f"spare[{level}]", SECONDS, {"spare": _spare(level, variables)}))
         if level in named:

@@ -98,15 +98,21 @@ class Options:
                     self._refresh(types, node)
 
     def best(
-        self, number: int, pressure: Pressure, may: Callable[[Types], bool] | None = None
+        self,
+        number: int,
+        pressure: Pressure,
+        may: Callable[[Types], bool] | None = None,
+        there: Callable[[Types, Path], bool] | None = None,
     ) -> list[tuple[Types, Path]]:
         """The best options now, at most `number`: least pressure on gangs without a choice, then the cheapest.
 
-        `may` tells whether a choice of types is allowed at all; by default each is.
+        `may` tells whether a choice of types is allowed at all, `there` whether it is in a domain; by default all are.
         """
         self._catch_up()
         found: list[tuple[int, Cost, Types, Path]] = []
         for types, costs in self._cost.items():
+            if costs and there is not None:
+                costs = {node: cost for node, cost in costs.items() if there(types, node)}
             if costs and (may is None or may(types)):
                 overflow = pressure.overflow(self._shape.roles, types) if len(self._cost) > 1 else 0
                 if number == 1:

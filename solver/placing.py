@@ -66,16 +66,19 @@ class Placer:
         self._on_type: dict[str | None, list[HostId]] = {}
         self._seated: dict[tuple[object, ...], Seats] = {}
 
-    def place(self, record: JobRecord, within: Confinement | None = None) -> Placement | None:
+    def place(
+        self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
+    ) -> Placement | None:
         """Books the gang and returns where it runs, or changes nothing and returns None.
 
-        `within` replaces the confinement that the gang's own demands give.
+        `within` replaces the confinement that the gang's own demands give; `only` says which types it may take.
         """
         job, shape = record.job, self.shape(record, within)
         if shape not in self._options and self._hopeless(job, shape):
             return None
         options = self._options_of(shape, job.team)
-        for types, node in options.best(1 if len(job.roles) == 1 else _TRIES, self.pressure, self._may(job)):
+        number = 1 if len(job.roles) == 1 else _TRIES
+        for types, node in options.best(number, self.pressure, self._may(job, only), self._there(record, shape)):
             self.tries += 1
             placement = self._try(record, types, node, shape)
             if placement is not None:
@@ -97,10 +100,20 @@ class Placer:
         for worker in placement.workers:
             self.books.give(record.job, worker)
 
-    def _may(self, job: Job) -> Callable[[Types], bool] | None:
-        """Whether the limits of the gang's team let it take cards of these types; None where it has no limit."""
+    def _may(self, job: Job, only: Callable[[Types], bool] | None) -> Callable[[Types], bool] | None:
+        """Whether the gang may take cards of these types, by the limits of its team and `only`; None: any."""
         ledger = self.books.ledger
-        return (lambda types: ledger.allows(job.team, by_type(job, types))) if ledger.limited else None
+        if not ledger.limited:
+            return only
+        return lambda types: ledger.allows(job.team, by_type(job, types)) and (only is None or only(types))
+
+    def _there(self, record: JobRecord, shape: Shape) -> Callable[[Types, Path], bool] | None:
+        """Whether reserved pools let the gang take cards of these types in a domain; None where none keeps any."""
+        ledger, job = self.books.ledger, record.job
+        if not ledger.pooled(record):
+            return None
+        site = {host.path.domain(Layer.SITE, host.id): host.path.site for host in self._taking}
+        return lambda types, node: ledger.pools_allow(site[node[0]] if node else None, by_type(job, types))
 
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
         options = self._options.get(shape)

@@ -40,7 +40,7 @@ def assemble(
     """The plan of these starts, victims and planned starts: who waits for whom, at what cost, which promises stand."""
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
-    ties = Ties(snapshot, leaving)
+    ties = Ties(snapshot, policy, leaving)
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
     tied = []
     beneficiaries: dict[JobId, list[JobId]] = defaultdict(list)

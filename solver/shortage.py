@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, Start
 from ..model.host import Host, HostState
-from ..model.job import Job, Preemptible, Role
+from ..model.job import Job, Role
 from ..model.job_state import JobState
 from ..model.placement import Placement
 from ..model.policy import EvictionPolicy, Policy
@@ -24,13 +24,15 @@ from .lifts import (
     NETWORK,
     OUTRANKED,
     PROTECTED,
+    RESERVE,
     SITE,
     TOPOLOGY,
     WINDOW,
     Lift,
 )
+from .rights import never
 from .rooms import depth
-from .unusable import at_limit, beside_label, enters_maintenance
+from .unusable import at_limit, beside_label, enters_maintenance, reserved
 from .variants import LAYER_NAME
 from .wording import PEERS, duration
 from .worlds import Worlds
@@ -60,14 +62,17 @@ def reason_of(
 def _protected(record: JobRecord, lifted: Placement, worlds: Worlds, policy: Policy) -> str:
     """The jobs in the way of that placement that may not be preempted now, and why, at most three."""
     others = worlds.in_the_way(record, lifted)
-    return _some([f"{other.id} {_protection(other, worlds.now_s, policy.eviction)}" for other in others])
+    return _some([f"{other.id} {_protection(other, worlds, policy.eviction)}" for other in others])
 
 
-def _protection(record: JobRecord, now_s: int, limits: EvictionPolicy) -> str:
+def _protection(record: JobRecord, worlds: Worlds, limits: EvictionPolicy) -> str:
     if record.state is not JobState.RUNNING:
         return f"is {record.state}"
-    if record.job.preemptible is Preemptible.NEVER:
+    if never(record):
         return "may never be preempted"
+    if worlds.covered(record):
+        return "is inside the guarantee of its team"
+    now_s = worlds.now_s
     ran_s = now_s - (record.started_s if record.started_s is not None else now_s)
     if ran_s < limits.min_run_s:
         return f"has run for {duration(ran_s)} of at least {duration(limits.min_run_s)}"
@@ -81,6 +86,8 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
     if lift is LIMIT:
         return at_limit(base, job, lifted, worlds)
+    if lift is RESERVE:
+        return reserved(base, lifted, worlds)
     if lift is LABEL:
         return beside_label(base, job, lifted, worlds)
     if lift is WINDOW:

@@ -101,6 +101,9 @@ class _Search:
             result = StageResult(mark, mark, solved=True)
         else:
             result = self._maximise(goal, upper, share_ms)
+        if self.outcome.solution is not None and _value(goal, self.outcome.solution) < result.value:
+            # The incumbent attains more than the last search found: that solution gives up a goal now frozen.
+            self.outcome.solution = None
         self.model.add(expression(goal) >= result.value - goal.constant)
         self.frozen.append((goal, result.value))
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
@@ -196,10 +199,9 @@ class _Search:
         """A value that every solution reaches, for a goal of which no solution is at hand."""
         total = 0
         for coefficient, variable in goal.terms:
-            # The domain does not know negative indices: it takes -1 for 0.
-            domain = list(variable.proto.domain)
-            low, high = int(domain[0]), int(domain[-1])
-            total += min(coefficient * low, coefficient * high)
+            # As a list: the solver's own sequence takes a negative index for one beside its end.
+            bounds = list(variable.proto.domain)
+            total += min(coefficient * bounds[0], coefficient * bounds[-1])
         return total
 
 

@@ -35,4 +35,5 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
 def _traits(gang: Gang) -> object:
     job = gang.record.job
     slots = tuple(workers.slots for workers in gang.workers)
-    return (job.team, gang.record.level, job.roles, gang.confinement, job.anti_affinity, job.dataset, slots)
+    traits = (job.team, gang.record.level, job.roles, gang.confinement, job.anti_affinity, job.dataset, slots)
+    return (*traits, gang.only_inside)

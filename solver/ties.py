@@ -1,4 +1,4 @@
-"""Which victims are in a start's way: on its hosts, in a limit that counts both, or in a domain of a label of both."""
+"""Which victims are in a start's way: on its hosts, or in a limit, a reserved pool or a labelled domain of both."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from collections.abc import Iterable
 
 from ..model.decision import Start
 from ..model.ids import HostId, JobId, TeamId
-from ..model.job import Job
 from ..model.placement import Placement
+from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .demand import placeable
+from .rights import Runner, may_evict, rights_of
 
 Mark = tuple[str, ...]
-"""A host, a (team, GPU type) with a limit, or a (label, domain): jobs that bear one mark are in each other's way."""
+"""A host, a limit, a reserved pool, or a (label, domain): jobs that bear one mark are in each other's way."""
 
 
 class Ties:
     """The ties between the starts and the victims of one round."""
 
-    def __init__(self, snapshot: Snapshot, victims: Iterable[JobRecord]) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, victims: Iterable[JobRecord]) -> None:
         self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
+        self._reserved: set[tuple[str, str]] = {
+            (pool.site, pool.gpu_type) for pool in policy.reserved if pool.gpu_milli
+        }
+        self._taking = {host.id for host in snapshot.hosts if placeable(host)}
+        self._broken = {(host.id, gpu.index) for host in snapshot.hosts for gpu in host.gpus if not gpu.healthy}
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._paths = {host.id: host.path for host in snapshot.hosts}
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
@@ -28,37 +35,53 @@ class Ties:
         for record in snapshot.jobs:
             for rule in record.job.anti_affinity:
                 self._layers[rule.label].add(rule.layer)
-        self._levels = {record.id: record.level for record in snapshot.jobs}
-        self._jobs = {record.id: record.job for record in snapshot.jobs}
+        self._rights = rights_of(snapshot)
+        self._records = {record.id: record for record in snapshot.jobs}
+        self._runners: dict[JobId, Runner] = {}
         self._bearers: dict[Mark, list[JobId]] = defaultdict(list)
         self._order = {record.id: number for number, record in enumerate(snapshot.jobs)}
         for victim in victims:
             if victim.placement is not None:
-                for mark in self._marks(victim.job, victim.placement):
+                self._runners[victim.id] = self._rights.runner(victim)
+                for mark in self._marks(victim, victim.placement):
                     self._bearers[mark].append(victim.id)
 
     def before(self, start: Start) -> tuple[JobId, ...]:
-        """The victims that the start waits for, in the order of the snapshot's jobs."""
-        level = self._levels[start.job]
+        """The victims in its way that it may evict: it waits for them; in the order of the snapshot's jobs."""
+        record = self._records[start.job]
+        starter = self._rights.starter(record, inside=start.inside_guarantee)
         found = {
             victim
-            for mark in self._marks(self._jobs[start.job], start.placement)
+            for mark in self._marks(record, start.placement)
             for victim in self._bearers[mark]
-            if self._levels[victim] < level
+            if may_evict(starter, self._runners[victim])
         }
         return tuple(sorted(found, key=self._order.__getitem__))
 
-    def _marks(self, job: Job, placement: Placement) -> set[Mark]:
+    def _marks(self, record: JobRecord, placement: Placement) -> set[Mark]:
+        job = record.job
         marks: set[Mark] = {("host", host) for host in placement.hosts}
         if self._limits:
             types = {self._type(worker.host, worker.gpus[0]) for worker in placement.workers if worker.gpus}
             marks |= {
                 ("limit", team, t) for team in self._lineage(job.team) for t in types if (team, t) in self._limits
             }
+        if self._reserved and record.level == 1:
+            marks |= {("pool", *pool) for pool in self._pools(placement)}
         for label in {rule.label for rule in job.anti_affinity}:
             for layer in self._layers[label]:
                 marks |= {("label", label, self._paths[host].domain(layer, host)) for host in placement.hosts}
         return marks
+
+    def _pools(self, placement: Placement) -> set[tuple[str, str]]:
+        """The reserved pools whose cards the placement holds."""
+        used: set[tuple[str, str]] = {
+            (self._paths[worker.host].site, self._types[worker.host, index])
+            for worker in placement.workers
+            for index in worker.gpus
+            if worker.host in self._taking and (worker.host, index) not in self._broken
+        }
+        return used & self._reserved
 
     def _type(self, host: HostId, index: int) -> str:
         return self._types[host, index]

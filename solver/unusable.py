@@ -1,4 +1,4 @@
-"""Reasons that lie in what is not to be used although it is free: limits of teams, labels, and maintenance windows."""
+"""Reasons in what is not to be used although it is free: limits, reserved pools, labels, and maintenance windows."""
 
 from __future__ import annotations
 
@@ -32,6 +32,15 @@ def at_limit(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reaso
         subject += f", with {_gpus(kept)} more left for higher levels"
     available = max(0, most - held - kept)
     return replace(base, kind=ReasonKind.QUOTA, subject=subject, asked=amounts[gpu_type], available=available)
+
+
+def reserved(base: Reason, lifted: Placement, worlds: Worlds) -> Reason:
+    """The reserved pools at the sites where the gang would be placed without them."""
+    used = set(lifted.hosts)
+    sites = sorted({host.path.site for host in worlds.hosts() if host.id in used})
+    pools = [pool for pool in worlds.reserved() if pool.site in sites]
+    named = ", ".join(f"{_gpus(pool.gpu_milli)} {pool.gpu_type} at {pool.site}" for pool in pools)
+    return replace(base, kind=ReasonKind.POOL, subject=named)
 
 
 def beside_label(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -21,16 +21,15 @@ CardKey = tuple[HostId, int]
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """Workers of one role that may come to a place, and how many do."""
+    """Workers of one role that may come to a place, and how many do.
+
+    `inside`: how many of them are of an inside start, where that lets them use more than others; None elsewhere.
+    """
 
     gang: Gang
     role: Role
     count: cp_model.IntVar
-
-    @property
-    def level(self) -> int:
-        """Priority level of the gang."""
-        return self.gang.record.level
+    inside: cp_model.IntVar | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,8 @@ class Variables:
     """What the model decides. A plan is a gang beside the one that may start now, and "started" if it is made.
 
     started(gang)            1 if the gang starts
+    inside(gang)             1 if it starts inside its guarantee
+    inside_on(class, type)   1 if it does, with that role on that GPU type
     evicted(job)             1 if a possible victim is preempted
     workers_at(class, slot)  workers of a class in a slot
     on_card(class, card)     fractional workers of a class on one card
@@ -61,6 +62,8 @@ class Variables:
         self.instance = instance
         self.plans = plans
         self._started = {gang.id: model.new_bool_var(f"started[{gang.id}]") for gang in self.placed}
+        self._inside = {gang.id: self._inside_of(gang) for gang in instance.gangs if gang.may_be_inside}
+        self._inside_on: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
         self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
         self._at: dict[tuple[RoleKey, Slot], cp_model.IntVar] = {}
         self._on_card: dict[tuple[RoleKey, CardKey], cp_model.IntVar] = {}
@@ -89,6 +92,9 @@ class Variables:
                 for slot, count in self._create_counts(later, workers):
                     self._later[slot.host].append(Later(later, workers.role, slot, count))
 
+    def _inside_of(self, gang: Gang) -> cp_model.IntVar:
+        return self._started[gang.id] if gang.only_inside else self.model.new_bool_var(f"inside[{gang.id}]")
+
     @property
     def placed(self) -> tuple[Gang | LaterGang, ...]:
         """All gangs that get places: those that may start, and the plans."""
@@ -102,6 +108,9 @@ class Variables:
             only = len(types) == 1
             name = f"type[{gang.id},{workers.role.name},{gpu_type}]"
             self._type[key, gpu_type] = self._started[gang.id] if only else self.model.new_bool_var(name)
+            if gang.id in self._inside and gpu_type in workers.covered:
+                name = f"inside[{gang.id},{workers.role.name},{gpu_type}]"
+                self._inside_on[key, gpu_type] = self._inside[gang.id] if only else self.model.new_bool_var(name)
         for slot in workers.slots:
             label = f"{gang.id},{workers.role.name},{slot.host},{slot.kind.gpu_type if slot.kind else '-'}"
             variable = self.model.new_int_var(0, slot.most, f"at[{label}]")
@@ -110,7 +119,9 @@ class Variables:
 
     def _create(self, gang: Gang, workers: WorkerClass) -> None:
         for slot, variable in self._create_counts(gang, workers):
-            coming = Coming(gang, workers.role, variable)
+            victims = (part.job for part in self.instance.hosts[slot.host].freed)
+            inside = self._count_inside(gang, workers, slot, victims, variable)
+            coming = Coming(gang, workers.role, variable, inside)
             self._by_host[slot.host].append(coming)
             if slot.kind is None:
                 continue
@@ -122,19 +133,45 @@ class Variables:
     def _create_on_cards(self, gang: Gang, workers: WorkerClass, slot: Slot) -> None:
         key = (gang.id, workers.role.name)
         for card in self.instance.hosts[slot.host].cards:
-            most = min(workers.role.count, most_on_card(gang.record, workers.role, card))
+            most = min(workers.role.count, most_on_card(gang.record.job.team, workers.role, card, gang.widest_reach))
             if card.kind != slot.kind or most == 0:
                 continue
             where = (slot.host, card.index)
-            variable = self.model.new_int_var(0, most, f"on[{gang.id},{workers.role.name},{slot.host},{card.index}]")
+            label = f"{gang.id},{workers.role.name},{slot.host},{card.index}"
+            variable = self.model.new_int_var(0, most, f"on[{label}]")
             self._on_card[key, where] = variable
-            self._fractions[where].append(Coming(gang, workers.role, variable))
+            inside = self._count_inside(gang, workers, slot, card.jobs, variable)
+            self._fractions[where].append(Coming(gang, workers.role, variable, inside))
             if not card.fixed and where not in self._shared:
                 self._shared[where] = self.model.new_bool_var(f"shared[{slot.host},{card.index}]")
+
+    def _count_inside(
+        self, gang: Gang, workers: WorkerClass, slot: Slot, victims: Iterable[JobId], workers_here: cp_model.IntVar
+    ) -> cp_model.IntVar | None:
+        """How many of the workers here are of an inside start, where some victim leaves only for those."""
+        if gang.only_inside or not any(job in gang.widest_reach and job not in gang.reach for job in victims):
+            return None
+        key = (gang.id, workers.role.name)
+        on_type = self._inside[gang.id] if slot.kind is None else self._inside_on.get((key, slot.kind.gpu_type))
+        if on_type is None:
+            return None
+        most = list(workers_here.proto.domain)[-1]
+        count = self.model.new_int_var(0, most, f"inside_{workers_here.name}")
+        self.model.add(count <= most * on_type)
+        self.model.add(count <= workers_here)
+        return count
 
     def started(self, gang: Gang | LaterGang) -> cp_model.IntVar:
         """1 if the gang starts, or the plan is made."""
         return self._started[gang.id]
+
+    def inside(self, gang: Gang) -> cp_model.IntVar | None:
+        """1 if the gang starts inside its guarantee; None where it cannot."""
+        return self._inside.get(gang.id)
+
+    def inside_on(self, workers: WorkerClass, gpu_type: str) -> cp_model.IntVar | None:
+        """1 if the gang starts inside with this role on that GPU type; None where it cannot."""
+        return self._inside_on.get(((workers.job, workers.role.name), gpu_type))
 
     def evicted(self, job: JobId) -> cp_model.IntVar:
         """1 if the possible victim is preempted."""

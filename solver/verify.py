@@ -15,11 +15,13 @@ from ..model.snapshot import Snapshot
 from .goals import values
 from .verify_affinity import affinity
 from .verify_gang import gang, topology
+from .verify_guarantee import guarantee
 from .verify_hosts import capacity, eligibility
 from .verify_needless import needless
 from .verify_preemption import preemption
 from .verify_quota import quota
 from .verify_reservation import releases, reservation
+from .verify_reserved import reserved
 from .violation import Violation
 
 __all__ = [
@@ -29,10 +31,12 @@ __all__ = [
     "eligibility",
     "gang",
     "goals",
+    "guarantee",
     "preemption",
     "quota",
     "releases",
     "reservation",
+    "reserved",
     "topology",
     "unsupported",
     "verify",
@@ -113,10 +117,10 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
     return Violation(family=None, subject=subject, amount=amount, unit=unit, message=message)
 
 
-FAMILIES = (gang, eligibility, topology)
+FAMILIES = (gang, eligibility, topology, guarantee)
 """The rules about starts alone."""
 
-JOINT_FAMILIES = (capacity, preemption, quota, affinity)
+JOINT_FAMILIES = (capacity, preemption, quota, reserved, affinity)
 """The rules about starts and preemptions together."""
 
 PLAN_FAMILIES = (needless, reservation)

@@ -11,6 +11,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .verify_rights import Sides
 from .violation import Violation
 
 Place = tuple[str, Layer, str]
@@ -20,7 +21,7 @@ Place = tuple[str, Layer, str]
 def affinity(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> Iterator[Violation]:
-    """No start comes into a domain where another job of its label is; a victim makes way for higher levels only."""
+    """No start comes where another job of its label is; a victim makes way for those that may evict it."""
     yield from Labelled(snapshot, starts, {act.job for act in preemptions}).together()
 
 
@@ -39,7 +40,7 @@ class Labelled:
             return
         self._paths = {host.id: host.path for host in snapshot.hosts}
         records = {record.id: record for record in snapshot.jobs}
-        self._level = {record.id: record.level for record in snapshot.jobs}
+        self._records, self._sides = records, Sides(snapshot, starts)
         for record in snapshot.jobs:
             here = self._leaving if record.id in gone else self._staying
             for place in self.places(record, record.placement):
@@ -53,8 +54,8 @@ class Labelled:
         """Each domain into which a start comes that should keep out of it."""
         for place, coming in sorted(self._coming.items()):
             label, layer, domain = place
-            lowest = min(self._level[job] for job in coming)
-            withheld = {job for job in self._leaving.get(place, set()) if self._level[job] >= lowest}
+            going = [self._records[job] for job in self._leaving.get(place, ())]
+            withheld = {other.id for job in coming for other in self._sides.barred(self._records[job], going)}
             staying = self._staying.get(place, set()) | withheld
             extra = len(coming) - (0 if staying else 1)
             if extra > 0:

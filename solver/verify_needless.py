@@ -10,8 +10,9 @@ from ..model.reservation import Reservation
 from ..model.snapshot import Snapshot
 from .verify_affinity import Labelled
 from .verify_planned import board
-from .verify_preemption import broken, rooms_left
 from .verify_quota import Holdings
+from .verify_reserved import Pooled
+from .verify_rooms import broken, rooms_left
 from .violation import Violation
 
 
@@ -22,18 +23,19 @@ def needless(
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
 ) -> Iterator[Violation]:
-    """Putting any single victim back where it was breaks a rule: of its hosts, of a limit, of a label, or of a plan."""
+    """Putting any single victim back where it was breaks a rule: of hosts, a limit, a pool, a label, or a plan."""
     stopped = {act.job for act in preemptions}
     if not stopped:
         return
     rooms = rooms_left(snapshot, starts, stopped)
     holdings, labelled = Holdings(snapshot, starts, stopped), Labelled(snapshot, starts, stopped)
+    pooled = Pooled(snapshot, policy, starts, stopped)
     planned = board(snapshot, policy, starts, stopped, reservations)
     for record in snapshot.jobs:
         if record.id not in stopped or record.placement is None:
             continue
         held = [rooms[name].keeping(record.id) for name in record.placement.hosts if name in rooms]
-        needed = holdings.forbids(record) or labelled.forbids(record) or planned.forbids(record)
+        needed = any(bar.forbids(record) for bar in (holdings, labelled, pooled, planned))
         if not (needed or any(broken(room) for room in held)):
             text = f"job {record.id} is preempted needlessly: with it back where it was, every start still fits"
             yield Violation(family=RuleFamily.PREEMPTION, subject=record.id, amount=1, unit="needless", message=text)

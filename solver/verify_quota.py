@@ -12,6 +12,8 @@ from ..model.job import Job
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .rights import Runner, Starter
+from .verify_rights import Sides, unserved
 from .violation import Violation
 
 Key = tuple[TeamId, str]
@@ -21,7 +23,7 @@ Key = tuple[TeamId, str]
 def quota(
     snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
 ) -> Iterator[Violation]:
-    """No start takes a team, or one above it, beyond a limit; what victims leave of it is for higher levels."""
+    """No start takes a team, or one above it, beyond a limit; what victims leave is for those that may evict them."""
     yield from Holdings(snapshot, starts, {act.job for act in preemptions}).over()
 
 
@@ -33,9 +35,10 @@ class Holdings:
             (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
-        self._staying: Counter[Key] = Counter()
-        self._leaving: dict[Key, Counter[int]] = defaultdict(Counter)
-        self._coming: dict[Key, Counter[int]] = defaultdict(Counter)
+        self._sides = Sides(snapshot, starts)
+        self._held: Counter[Key] = Counter()
+        self._leaving: dict[Key, Counter[Runner]] = defaultdict(Counter)
+        self._coming: dict[Key, Counter[Starter]] = defaultdict(Counter)
         self._starters: dict[Key, list[str]] = defaultdict(list)
         self._types: dict[tuple[HostId, int], str] = {}
         if not self._limits:
@@ -44,56 +47,46 @@ class Holdings:
         records = {record.id: record for record in snapshot.jobs}
         for record in snapshot.jobs:
             for key, milli in self.held(record.job, record.placement).items():
+                self._held[key] += milli
                 if record.id in gone:
-                    self._leaving[key][record.level] += milli
-                else:
-                    self._staying[key] += milli
+                    self._leaving[key][self._sides.runner(record)] += milli
         for start in starts:
             if start.job in records:
                 record = records[start.job]
                 for key, milli in self.held(record.job, start.placement).items():
-                    self._coming[key][record.level] += milli
+                    self._coming[key][self._sides.starter(record)] += milli
                     self._starters[key].append(start.job)
 
     def over(self) -> Iterator[Violation]:
         """Each limit that what starts goes beyond; what stays is not at fault, even where it is beyond already."""
         for key, limit in self._limits.items():
             team, gpu_type = key
-            over, holding = max(self._excess(key), default=(0, 0))
-            if over > 0:
+            coming = self._coming[key]
+            beyond = unserved(limit - self._held[key], self._leaving[key], coming)
+            if beyond > 0:
                 text = (
-                    f"team {team} may hold {limit} milli-GPU of {gpu_type} and would hold {holding}, with "
+                    f"team {team} may hold {limit} milli-GPU of {gpu_type} and would hold {limit + beyond}, with "
                     f"job {self._starters[key][-1]} started"
                 )
+                over = min(beyond, coming.total())
                 yield Violation(family=RuleFamily.QUOTA, subject=team, amount=over, unit="milli-GPU", message=text)
 
     def forbids(self, record: JobRecord) -> bool:
         """Whether some limit would be exceeded, by the starts, if that stopped job still ran."""
+        back = self._sides.runner(record)
         return any(
-            over > 0
+            unserved(
+                self._limits[key] - self._held[key],
+                {who: freed - (milli if who == back else 0) for who, freed in self._leaving[key].items()},
+                self._coming[key],
+            )
             for key, milli in self.held(record.job, record.placement).items()
-            for over, _ in self._excess(key, record.level, milli)
         )
-
-    def _excess(self, key: Key, back_level: int = 0, back: int = 0) -> Iterator[tuple[int, int]]:
-        """For each level that starts: by how much its starts and those below exceed the limit, and what is then held.
-
-        To them, what victims of their level and above leave counts as still held; so does the part of a victim that
-        is put `back`.
-        """
-        for level in self._coming[key]:
-            coming = sum(milli for at, milli in self._coming[key].items() if at <= level)
-            withheld = sum(milli for at, milli in self._leaving[key].items() if at >= level)
-            if back_level < level:
-                withheld += back
-            holding = self._staying[key] + withheld + coming
-            yield min(coming, holding - self._limits[key]), holding
 
     def put_back(self, record: JobRecord) -> None:
         """The stopped job still runs."""
         for key, milli in self.held(record.job, record.placement).items():
-            self._leaving[key][record.level] -= milli
-            self._staying[key] += milli
+            self._leaving[key][self._sides.runner(record)] -= milli
 
     def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""

@@ -1,4 +1,4 @@
-"""What victims freed and a level may not use: it is for the higher levels that they left for (docs/rounds.md)."""
+"""What victims freed and starts of a rank may not use: it is for the ranks that may evict them (docs/rounds.md)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from dataclasses import dataclass
 
 from ..model.host import MILLI
 from ..model.ids import HostId, TeamId
-from ..model.placement import Placement
-from ..model.snapshot import JobRecord
 from .books import Books, HostBook
 from .demand import card_memory
-
-TOP = 3
-"""The highest level."""
-
-Placed = tuple[JobRecord, Placement]
+from .ranks import TOP, Placed
 
 
 @dataclass(slots=True)
@@ -36,7 +30,7 @@ class Hold:
 
 
 class _Tally:
-    """What some workers hold on one host, by level: of the host, and of each card."""
+    """What some workers hold on one host, by rank or bar: of the host, and of each card."""
 
     def __init__(self) -> None:
         self.amounts: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -44,31 +38,31 @@ class _Tally:
         self.team: dict[int, TeamId] = {}
 
 
-def holds(level: int, leaving: Iterable[JobRecord], coming: Iterable[Placed], books: Books) -> dict[HostId, Hold]:
-    """For each host that victims leave what starts of the level must not use there.
+def holds(rank: int, leaving: Iterable[Placed], coming: Iterable[Placed], books: Books) -> dict[HostId, Hold]:
+    """For each host that victims leave what starts of the rank must not use there.
 
-    Starts of levels <= a fit into what is free now and what victims below a free; against what is free in the end this
-    lacks what victims of levels >= a free, less what starts above a take. The tightest a from the level upwards counts.
+    Starts of ranks <= a fit into what is free now and what victims with bars below a free; against what is free in the
+    end this lacks what victims with bars >= a free, less what starts above a take. The tightest a from the rank
+    upwards counts.
     """
-    freed = _tallies(((record, record.placement) for record in leaving if record.placement), books)
-    used = _tallies(coming, books)
+    freed, used = _tallies(leaving, books), _tallies(coming, books)
     found = {}
     for name, left in freed.items():
         taken = used.get(name, _Tally())
-        if max(left.amounts) >= level:
-            cpu, memory, network = _least(level, left.amounts, taken.amounts, 3)
+        if max(left.amounts) >= rank:
+            cpu, memory, network = _least(rank, left.amounts, taken.amounts, 3)
             cards = {}
-            for index, by_level in left.cards.items():
-                if max(by_level) >= level:
-                    milli, card_mib = _least(level, by_level, taken.cards[index], 2)
+            for index, by_bar in left.cards.items():
+                if max(by_bar) >= rank:
+                    milli, card_mib = _least(rank, by_bar, taken.cards[index], 2)
                     cards[index] = (left.team[index], milli, card_mib)
             found[name] = Hold((cpu, memory, network), cards)
     return found
 
 
-def _least(level: int, freed: dict[int, list[int]], used: dict[int, list[int]], width: int) -> list[int]:
+def _least(rank: int, freed: dict[int, list[int]], used: dict[int, list[int]], width: int) -> list[int]:
     most = [0] * width
-    for limit in range(level, TOP + 1):
+    for limit in range(rank, TOP + 1):
         for number in range(width):
             kept = sum(amounts[number] for at, amounts in freed.items() if at >= limit)
             taken = sum(amounts[number] for at, amounts in used.items() if at > limit)
@@ -78,15 +72,15 @@ def _least(level: int, freed: dict[int, list[int]], used: dict[int, list[int]], 
 
 def _tallies(placed: Iterable[Placed], books: Books) -> dict[HostId, _Tally]:
     tallies: dict[HostId, _Tally] = defaultdict(_Tally)
-    for record, placement in placed:
+    for at, record, placement in placed:
         requests = {role.name: role.request for role in record.job.roles}
         for worker in placement.workers:
             request, tally = requests[worker.role], tallies[worker.host]
-            amounts = tally.amounts[record.level]
+            amounts = tally.amounts[at]
             for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
                 amounts[number] += amount
             for index in worker.gpus:
-                card = tally.cards[index][record.level]
+                card = tally.cards[index][at]
                 card[0] += request.gpu_milli if request.fractional else MILLI
                 card[1] += card_memory(request, books.hosts[worker.host].cards[index].kind.memory_mib)
                 tally.team[index] = record.job.team

@@ -80,10 +80,23 @@ def _never(reason: Reason) -> str:
         return f"It can never start on this fleet: no site that it may run on has what it needs ({reason.subject})."
     if RuleFamily.QUOTA in reason.families:
         return f"It can never start within the limits of its team: {reason.subject}; it asks {_number(reason)}."
+    if RuleFamily.GUARANTEE in reason.families:
+        return f"{_COVER}: {reason.subject}{_beside(reason)}."
     if RuleFamily.PREEMPTION in reason.families:
         return f"Only tiers 1 and 2, and teams with a guarantee, may ask never to be preempted: {reason.subject}."
     asked, most = _asked(reason), _available(reason)
     return f"It can never start on this fleet: it asks {asked} {reason.subject}; the most is {most}."
+
+
+_COVER = "It is never to be preempted, so a guarantee must cover it"
+
+
+def _guarantee(reason: Reason) -> str:
+    return f"{_COVER}: {reason.subject}{_beside(reason)}."
+
+
+def _beside(reason: Reason) -> str:
+    return f", and it asks {_number(reason)}" if reason.asked else ""
 
 
 def _held(reason: Reason) -> str:
@@ -149,6 +162,10 @@ def _quota(reason: Reason) -> str:
     return f"{_upper(reason.subject)}; it asks {_number(reason)} more."
 
 
+def _pool(reason: Reason) -> str:
+    return f"It would need GPUs that are kept for tiers 1 and 2 ({reason.subject}), and for preemptible work meanwhile."
+
+
 def _affinity(reason: Reason) -> str:
     return f"It keeps away from other jobs with its label: {reason.subject}."
 
@@ -190,6 +207,8 @@ _TEXT = {
     ReasonKind.OUTRANKED: _outranked,
     ReasonKind.QUOTA: _quota,
     ReasonKind.AFFINITY: _affinity,
+    ReasonKind.GUARANTEE: _guarantee,
+    ReasonKind.POOL: _pool,
     ReasonKind.MAINTENANCE: _maintenance,
     ReasonKind.RESERVED: _reserved,
     ReasonKind.UNDECIDED: _undecided,

@@ -7,14 +7,14 @@ victims free is free only to those who may use it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
 from ..model.ids import HostId, SiteId
 from ..model.job import Job
 from ..model.placement import Placement
-from ..model.policy import Policy
+from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .demand import (
@@ -29,38 +29,12 @@ from .demand import (
 )
 from .empty_fleet import unheld, well
 from .placing import Placer
+from .ranks import Ranks, rank
 from .unchecked import unchecked
-from .withheld import TOP, holds
+from .withheld import holds
+from .world import NOW, World
 
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Which part of the round's fixed surroundings is lifted.
-
-    `no_victims`: all jobs have left that the gang may evict; `no_lower`: all of lower levels, protected or not.
-    """
-
-    no_starts: bool = False
-    no_running: bool = False
-    all_hosts: bool = False
-    no_victims: bool = False
-    no_lower: bool = False
-    no_limits: bool = False
-    no_windows: bool = False
-
-    def __or__(self, other: World) -> World:
-        return World(
-            self.no_starts or other.no_starts,
-            self.no_running or other.no_running,
-            self.all_hosts or other.all_hosts,
-            self.no_victims or other.no_victims,
-            self.no_lower or other.no_lower,
-            self.no_limits or other.no_limits,
-            self.no_windows or other.no_windows,
-        )
-
-
-NOW = World()
+__all__ = ["NOW", "World", "Worlds"]
 
 
 class Worlds:
@@ -73,7 +47,7 @@ class Worlds:
         self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
     ) -> None:
         self.spent = 0
-        self.level = TOP
+        self.level = 3
         self._snapshot, self._policy, self._starts = snapshot, policy, starts
         gone = {act.job for act in preemptions}
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
@@ -83,8 +57,9 @@ class Worlds:
         self._usable = {host.id for host in usable(snapshot)}
         self._unheld = unheld(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
+        self._ranks = Ranks(snapshot)
+        self._highest_leaving = max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1)
         self._lower: dict[int, tuple[list[JobRecord], list[JobRecord], list[JobRecord]]] = {}
-        self._highest_leaving = max((record.level for record in self._leaving), default=-1)
         self._placers: dict[tuple[World, int], Placer] = {}
         self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
@@ -106,12 +81,21 @@ class Worlds:
         """Jobs of lower levels that gangs of the level may not evict now."""
         return self._below(self.level)[2]
 
+    def covered(self, record: JobRecord) -> bool:
+        """Whether the running job is inside a guarantee that gangs of the level do not reach into."""
+        return self._ranks.bar(record) > 2 * record.level + 1 and self._ranks.bar(record) >= rank(
+            self.level, inside=False
+        )
+
     def _below(self, level: int) -> tuple[list[JobRecord], list[JobRecord], list[JobRecord]]:
         """Who keeps capacity below that level: all, those that may leave, and those that may not."""
         if level not in self._lower:
+            at = rank(level, inside=False)
             lower = [record for record in self._staying if record.level < level]
-            victims = [record for record in lower if record.id in self._victims]
-            self._lower[level] = lower, victims, [record for record in lower if record.id not in self._victims]
+            able = [record.id in self._victims and self._ranks.bar(record) < at for record in lower]
+            leaving = [record for record, may in zip(lower, able, strict=True) if may]
+            staying = [record for record, may in zip(lower, able, strict=True) if not may]
+            self._lower[level] = lower, leaving, staying
         return self._lower[level]
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
@@ -148,7 +132,8 @@ class Worlds:
             return None
         placer = self.placer(world)
         team = job.team if placer.books.ledger.limits_team(job.team) else None
-        key = (placer.shape(record, within), team, world, self._grain(world))
+        pooled = placer.books.ledger.pooled(record)
+        key = (placer.shape(record, within), team, pooled, world, self._grain(world))
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
             self.spent += len(self._snapshot.hosts) // 8
@@ -214,6 +199,14 @@ class Worlds:
         gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts of the fleet."""
+        return self._snapshot.hosts
+
+    def reserved(self) -> tuple[ReservedPool, ...]:
+        """The reserved pools of the policy."""
+        return self._policy.reserved
+
     def unavailable(self) -> list[Host]:
         """Hosts that take no work now, or are held for a gang that lost a host."""
         return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
@@ -234,7 +227,9 @@ class Worlds:
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
-            books = Books(unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams))
+            reserved = () if world.no_reserve else self._policy.reserved
+            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams)
+            books = Books(fleet, reserved)
             if not world.no_running:
                 self._book(books, world)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
@@ -252,11 +247,11 @@ class Worlds:
 
     def _book(self, books: Books, world: World) -> None:
         """Books the starts, and what the victims left over that the level must not use."""
-        jobs = {record.id: record for record in self._snapshot.jobs}
-        coming = [] if world.no_starts else [(jobs[start.job], start.placement) for start in self._starts]
-        for record, placement in coming:
+        coming = self._ranks.coming(() if world.no_starts else self._starts, self._leaving)
+        for _, record, placement in coming:
             for worker in placement.workers:
                 books.take(record.job, worker)
-        for name, hold in holds(self.level, self._leaving, coming, books).items():
+        at, leaving = rank(self.level, inside=False), self._ranks.leaving(self._leaving)
+        for name, hold in holds(at, leaving, coming, books).items():
             hold.book(books.hosts[name], 1)
-        books.keep_back(self.level, self._leaving, coming)
+        books.keep_back(at, leaving, coming)

@@ -84,6 +84,7 @@ def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
         ("name", view["name"]),
         ("team", f"{view['team']}, tier {view['tier']}, priority {view['priority']}"),
         ("asks", f"{view['workers']} workers, {gpus(view['gpu_milli'])} GPUs"),
+        ("guarantee", "started inside that of its team" if view["inside_guarantee"] else ""),
         ("waited", seconds(view["waited_s"])),
         ("exit code", "" if view["exit_code"] is None else str(view["exit_code"])),
         ("message", view["message"]),

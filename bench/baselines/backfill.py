@@ -8,6 +8,8 @@ from ...model.decision import Decision, Start
 from ...model.ids import JobId
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
+from ...solver.claims import Claims
+from .claimed import by_rights, outside_first, types_of
 from .decision import decision_of, preempting, start_of
 from .evictor import Evictor
 from .fifo import by_level
@@ -47,22 +49,27 @@ def backfill(planner: Planner, queue: list[JobRecord], depth: int, evictor: Evic
     A gang that has no time at all, even when all running work has left, is promised nothing and blocks nobody. With an
     `evictor`, which needs a queue by falling level, running jobs leave for what does not fit.
     """
-    starts, promised, level = [], 0, None
-    for record in queue:
-        if evictor is not None and record.level != level:
-            level = record.level
-            evictor.begin(level)
-        placement = planner.start(record)
+    starts, claims, promised = dict[JobId, Start](), Claims(planner.snapshot), 0
+    for record, inside in outside_first(queue, claims) if evictor is None else by_rights(queue, claims):
+        if record.id in starts:
+            continue
+        only = types_of(record, inside, claims)
+        if evictor is not None:
+            evictor.begin(record.level, inside)
+        placement = planner.start(record, only)
         if placement is not None and evictor is not None:
             evictor.started(record, placement)
         elif evictor is not None:
-            placement = evictor.start(record, planner.start_without)
+            placement = evictor.start(record, only, planner.start_without)
         if placement is not None:
-            starts.append(start_of(record, placement))
-        elif promised < depth:
+            starts[record.id] = start_of(record, placement, inside)
+            if inside:
+                claims.take(record.job, placement)
+        elif promised < depth and inside is (False not in claims.ways(record)):
+            # The last way in which the gang may start has failed too.
             promise = planner.earliest(record)
             promised += promise is not None and planner.keep(promise) is not None
-    return starts
+    return list(starts.values())
 
 
 class Conservative:
@@ -90,8 +97,9 @@ class Conservative:
         if planner.profile.kinds != self._kinds:
             self._promises, self._kinds = {}, planner.profile.kinds
         starts, made = list[Start](), dict[JobId, Reservation]()
+        claims = Claims(snapshot)
         for _, level in groupby(by_level(snapshot, policy), key=lambda record: record.level):
-            starts.extend(self._level(planner, list(level), made))
+            starts.extend(self._level(planner, list(level), claims, made))
         self._promises = made
         return decision_of(snapshot, policy, starts)
 
@@ -100,7 +108,9 @@ class Conservative:
         """The promised start of each waiting job after the last round, in seconds since the epoch."""
         return {name: promise.start_s for name, promise in self._promises.items()}
 
-    def _level(self, planner: Planner, queue: list[JobRecord], made: dict[JobId, Reservation]) -> list[Start]:
+    def _level(
+        self, planner: Planner, queue: list[JobRecord], claims: Claims, made: dict[JobId, Reservation]
+    ) -> list[Start]:
         """Serves the gangs of one level, given that those above hold their reservations."""
         held = {}
         for record in queue:
@@ -109,13 +119,15 @@ class Conservative:
             if kept is not None:
                 held[record.id] = kept
         starts = []
-        for record in queue:
+        for record, inside in outside_first(queue, claims):
             old = held.get(record.id)
             if old is not None:
                 planner.release(old)
-            placement = planner.start(record)
+            placement = planner.start(record, types_of(record, inside, claims))
             if placement is not None:
-                starts.append(start_of(record, placement))
+                starts.append(start_of(record, placement, inside))
+                if inside:
+                    claims.take(record.job, placement)
                 continue
             new = old
             if old is not None or len(made) < self._depth:

@@ -14,8 +14,9 @@ from ...solver.books import Books
 from ...solver.demand import CardKind
 from ...solver.layout import lay_out
 from ...solver.placing import by_type
-from .floor import Floor, Ints
-from .seating import CardChoice, May, Supply, Taste, seat
+from .claimed import Only
+from .floor import Floor, Ints, Types
+from .seating import Allowed, CardChoice, Supply, Taste, seat
 
 _ANY_NUMBER = 100_000
 
@@ -29,14 +30,15 @@ class Booked:
         self._rooms: dict[tuple[WorkerRequest, TeamId | None, str | None], tuple[Ints, int]] = {}
         self._seats: list[tuple[Job, WorkerPlacement]] = []
 
-    def place(self, record: JobRecord, taste: Taste, beside: Supply | None = None) -> Placement | None:
+    def place(
+        self, record: JobRecord, taste: Taste, beside: Supply | None = None, only: Only = None
+    ) -> Placement | None:
         """Books the gang by that taste and returns where it runs, or changes nothing and returns None.
 
-        `beside` is a narrower supply that takes from this one too.
+        `beside` is a narrower supply that takes from this one too; `only` says which types the gang may take.
         """
-        allowed = self.floor.open_now(record, self.books.ledger)
-        supply = self if beside is None else beside
-        if seat(record, self.floor, supply, taste, allowed, self._may(record.job)) is None:
+        allowed = self._allowed(record, only)
+        if seat(record, self.floor, self if beside is None else beside, taste, allowed) is None:
             return None
         counts: dict[str, Counter[tuple[HostId, CardKind | None]]] = {}
         cards: dict[str, list[tuple[HostId, int]]] = {}
@@ -50,15 +52,25 @@ class Booked:
         self.undo()
         return lay_out(record, counts, self.books, cards)
 
-    def _may(self, job: Job) -> May:
-        """Whether the limits of the gang's team, and of those above it, allow cards of these types now."""
-        ledger = self.books.ledger
-        return lambda types: not ledger.limited or ledger.allows(job.team, by_type(job, types))
+    def _allowed(self, record: JobRecord, only: Only) -> Allowed:
+        """The hosts that the gang may use now with some types, by windows, labels, limits and reserved pools."""
+        mask, ledger, job = self.floor.open_now(record, self.books.ledger), self.books.ledger, record.job
 
-    def within_limits(self, job: Job) -> bool:
-        """Whether the limits allow the gang cards of any types that it accepts."""
-        may = self._may(job)
-        return any(may(types) for types in self.floor.types(job))
+        def allowed(types: Types) -> Ints:
+            asked = by_type(job, types)
+            if (only is not None and not only(types)) or not ledger.allows(job.team, asked):
+                return np.zeros_like(mask)
+            if not ledger.pooled(record):
+                return mask
+            sites = {site: ledger.pools_allow(site, asked) for site in {host.path.site for host in self.floor.hosts}}
+            return mask * np.array([sites[host.path.site] for host in self.floor.hosts], dtype=np.int64)
+
+        return allowed
+
+    def within_limits(self, record: JobRecord) -> bool:
+        """Whether limits and pools allow the gang cards of any types that it accepts."""
+        allowed = self._allowed(record, None)
+        return any(allowed(types).any() for types in self.floor.types(record.job))
 
     def room(self, role: Role, team: TeamId, gpu_type: str | None) -> Ints:
         """Workers of the role that each host takes now on top of all others."""

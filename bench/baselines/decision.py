@@ -50,6 +50,6 @@ def preempting(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], leav
     return decision_of(snapshot, policy, plan.starts, plan.preemptions)
 
 
-def start_of(record: JobRecord, placement: Placement) -> Start:
-    """The next attempt of that job, there."""
-    return Start(job=record.id, attempt=record.attempt + 1, placement=placement)
+def start_of(record: JobRecord, placement: Placement, inside: bool = False) -> Start:
+    """The next attempt of that job, there, inside its team's guarantee or outside."""
+    return Start(job=record.id, attempt=record.attempt + 1, placement=placement, inside_guarantee=inside)

@@ -14,7 +14,9 @@ from ...model.topology import Layer
 from ...solver.demand import victims
 from ...solver.evict_prices import Prices
 from ...solver.placing import Placer
-from ...solver.withheld import Hold, Placed, holds
+from ...solver.ranks import Placed, Ranks, rank
+from ...solver.withheld import Hold, holds
+from .claimed import Only
 
 _HOSTS = 8
 """Hosts that are tried one by one for a gang that must stay on one host: those that look cheapest to clear."""
@@ -34,10 +36,13 @@ class Way:
 class Evictor:
     """Finds who leaves for a gang that does not fit, cheapest first; `begin` each level before its gangs.
 
-    The rights are the rules': running jobs of lower levels that have run for the least time, were not evicted too often
-    and may be preempted. Two ways are tried, as a careful engineer would write them: all jobs by rising price (their
-    level, then GPU time lost) until the gang fits; and for a gang of one host the hosts that look cheapest to clear,
-    as the Kubernetes scheduler does. In each, whoever is not needed goes back, the dearest first. The cheaper way wins.
+    The rights are the rules': running jobs that the gang outranks (by a higher level, or inside its guarantee), that
+    have run for the least time, were not evicted too often and may be preempted. That level 2 may stop inside work of
+    its own guarantee is left out.
+
+    Two ways are tried, as a careful engineer would write them: all jobs by rising price (their level, then GPU time
+    lost) until the gang fits; and for a gang of one host the hosts that look cheapest to clear, as the Kubernetes
+    scheduler does. In each, whoever is not needed goes back, the dearest first. The cheaper way wins.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, placer: Placer) -> None:
@@ -45,28 +50,39 @@ class Evictor:
         self._placer, self._books = placer, placer.books
         self._prices = Prices(snapshot, policy, possible)
         self._possible = sorted(possible, key=self._price)
+        self._ranks, self._rank = Ranks(snapshot), -1
+        self._bars = {record.id: self._ranks.bar(record) for record in possible}
+        self._only: Only = None
         self.chosen: list[JobRecord] = []
         self._starts: list[Placed] = []
         self._pool: list[JobRecord] = []
         self._held: dict[HostId, Hold] = {}
         self._hopeless: set[object] = set()
 
-    def begin(self, level: int) -> None:
-        """From now on gangs of that level come: what victims at or above it left over is not theirs."""
+    def begin(self, level: int, inside: bool) -> None:
+        """From now on gangs of that level come, inside guarantees or outside: what is not theirs is kept back."""
+        if rank(level, inside=inside) == self._rank:
+            return
+        self._rank = rank(level, inside=inside)
+        leaving = self._ranks.leaving(self.chosen)
         self._hold(-1)
-        self._held = holds(level, self.chosen, self._starts, self._books)
+        self._held = holds(self._rank, leaving, self._starts, self._books)
         self._hold(1)
-        self._books.keep_back(level, self.chosen, self._starts)
+        self._books.keep_back(self._rank, leaving, self._starts)
         gone = {record.id for record in self.chosen}
-        self._pool = [record for record in self._possible if record.level < level and record.id not in gone]
+        self._pool = [r for r in self._possible if self._bars[r.id] < self._rank and r.id not in gone]
         self._hopeless = set()
 
     def started(self, record: JobRecord, placement: Placement) -> None:
         """A gang found room without anybody leaving."""
-        self._starts.append((record, placement))
+        self._starts.append((self._rank, record, placement))
 
-    def start(self, record: JobRecord, accept: Accept = lambda *_: True) -> Placement | None:
-        """Books the gang where others leave for it; None, with nothing changed, where that is not possible."""
+    def start(self, record: JobRecord, only: Only = None, accept: Accept = lambda *_: True) -> Placement | None:
+        """Books the gang where others leave for it; None, with nothing changed, where that is not possible.
+
+        `only` says which GPU types it may take.
+        """
+        self._only = only
         key = (self._placer.shape(record), record.job.team)
         if not self._pool or key in self._hopeless:
             return None
@@ -78,7 +94,7 @@ class Evictor:
             if accept(record, way.placement, way.leaving):
                 self.chosen.extend(way.leaving)
                 self._pool = [other for other in self._pool if other not in way.leaving]
-                self._starts.append((record, way.placement))
+                self._starts.append((self._rank, record, way.placement))
                 return way.placement
             self._placer.remove(record, way.placement)
             self._restore(way.leaving)
@@ -130,7 +146,7 @@ class Evictor:
 
     def _fits_without(self, record: JobRecord, leaving: Sequence[JobRecord]) -> bool:
         self._release(leaving)
-        placement = self._placer.place(record)
+        placement = self._placer.place(record, only=self._only)
         if placement is not None:
             self._placer.remove(record, placement)
         self._restore(leaving)
@@ -139,7 +155,7 @@ class Evictor:
     def _way(self, record: JobRecord, leaving: Sequence[JobRecord]) -> Way | None:
         """The gang started without these, of which all stay that can, the dearest first; nothing stays booked."""
         self._release(leaving)
-        placement = self._placer.place(record)
+        placement = self._placer.place(record, only=self._only)
         needed = list(leaving)
         if placement is not None:
             needed = [victim for victim in sorted(leaving, key=self._prices.whole)[::-1] if not self._returns(victim)]

@@ -15,6 +15,7 @@ from ...model.job import Job, Role, WorkerRequest
 from ...model.policy import Policy
 from ...model.snapshot import Snapshot
 from ...solver.books import Books, HostBook
+from ...solver.claims import Claims
 from .booked import Booked
 from .decision import decision_of
 from .fifo import by_level, serve
@@ -50,12 +51,13 @@ class Fgd:
         fresh = [record.job for record in snapshot.jobs if record.id not in self._seen]
         self._seen.update(job.id for job in fresh)
         self._history.update(tasks(fresh))
-        books, floor = Books(snapshot), Floor(snapshot, policy)
+        books, floor = Books(snapshot, policy.reserved), Floor(snapshot, policy)
         types = {gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         gradient = Gradient(floor, books, Fragmentation(self._target or self._history, types))
         supply = Booked(floor, books, gradient.card)
         queue = by_level(snapshot, policy)
-        return decision_of(snapshot, policy, serve(queue, lambda record: supply.place(record, gradient), False))
+        starts = serve(queue, lambda record, only: supply.place(record, gradient, only=only), False, Claims(snapshot))
+        return decision_of(snapshot, policy, starts)
 
 
 class Gradient:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...model.decision import Decision, Start
+from ...model.ids import JobId
 from ...model.placement import Placement
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
 from ...solver.books import Books
+from ...solver.claims import Claims
 from ...solver.demand import candidates
 from ...solver.order import order
 from ...solver.placing import Placer
 from .booked import Booked
+from .claimed import Only, by_rights, outside_first, types_of
 from .decision import decision_of, preempting, start_of
 from .evictor import Evictor
 from .floor import Floor
 from .tastes import Anywhere, First, first_card
 
-Place = Callable[[JobRecord], Placement | None]
+Place = Callable[[JobRecord, Only], Placement | None]
+"""Books a gang on the types that it may take, or returns None."""
 
 
 def fifo(snapshot: Snapshot, policy: Policy) -> Decision:
@@ -42,8 +46,8 @@ def best_fit(snapshot: Snapshot, policy: Policy) -> Decision:
     as Phalanx does, keeps racks together and spares empty hosts; what it lacks is fair share, the choice between
     gangs, and everything joint.
     """
-    placer = Placer(snapshot, policy, Books(snapshot))
-    return _serve(snapshot, policy, by_level(snapshot, policy), placer.place, False)
+    placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
+    return _serve(snapshot, policy, by_level(snapshot, policy), engines(placer), False)
 
 
 def best_fit_preempt(snapshot: Snapshot, policy: Policy) -> Decision:
@@ -52,20 +56,23 @@ def best_fit_preempt(snapshot: Snapshot, policy: Policy) -> Decision:
     One gang after the other, with the rights, the least run time, the bound on evictions, the grace and the prices of
     the rules; see `Evictor` for how victims are found.
     """
-    placer = Placer(snapshot, policy, Books(snapshot))
-    evictor, starts, level = Evictor(snapshot, policy, placer), list[Start](), None
-    for record in by_level(snapshot, policy):
-        if record.level != level:
-            level = record.level
-            evictor.begin(level)
-        placement = placer.place(record)
+    placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
+    evictor, claims, starts = Evictor(snapshot, policy, placer), Claims(snapshot), dict[JobId, Start]()
+    for record, inside in by_rights(by_level(snapshot, policy), claims):
+        if record.id in starts:
+            continue
+        evictor.begin(record.level, inside)
+        only = types_of(record, inside, claims)
+        placement = placer.place(record, only=only)
         if placement is not None:
             evictor.started(record, placement)
         else:
-            placement = evictor.start(record)
+            placement = evictor.start(record, only)
         if placement is not None:
-            starts.append(start_of(record, placement))
-    return preempting(snapshot, policy, starts, (victim.id for victim in evictor.chosen))
+            starts[record.id] = start_of(record, placement, inside)
+            if inside:
+                claims.take(record.job, placement)
+    return preempting(snapshot, policy, list(starts.values()), (victim.id for victim in evictor.chosen))
 
 
 class RandomFit:
@@ -76,9 +83,11 @@ class RandomFit:
 
     def __call__(self, snapshot: Snapshot, policy: Policy) -> Decision:
         """One round."""
-        supply = Booked(Floor(snapshot, policy), Books(snapshot), self._taste.card)
+        supply = Booked(Floor(snapshot, policy), Books(snapshot, policy.reserved), self._taste.card)
         waiting = by_submission(candidates(snapshot))
-        return _serve(snapshot, policy, waiting, lambda record: supply.place(record, self._taste), False)
+        return _serve(
+            snapshot, policy, waiting, lambda record, only: supply.place(record, self._taste, only=only), False
+        )
 
 
 def by_submission(waiting: tuple[JobRecord, ...]) -> list[JobRecord]:
@@ -94,21 +103,28 @@ def by_level(snapshot: Snapshot, policy: Policy) -> list[JobRecord]:
 
 def first_fit_placing(snapshot: Snapshot, policy: Policy) -> Place:
     """Places on the first hosts, in the order of the fleet, that take the gang."""
-    supply, taste = Booked(Floor(snapshot, policy), Books(snapshot), first_card), First()
-    return lambda record: supply.place(record, taste)
+    supply, taste = Booked(Floor(snapshot, policy), Books(snapshot, policy.reserved), first_card), First()
+    return lambda record, only: supply.place(record, taste, only=only)
 
 
-def serve(queue: list[JobRecord], place: Place, strict: bool) -> list[Start]:
+def engines(placer: Placer) -> Place:
+    """Places as the engine does."""
+    return lambda record, only: placer.place(record, only=only)
+
+
+def serve(queue: list[JobRecord], place: Place, strict: bool, claims: Claims) -> list[Start]:
     """Starts in the order of the queue; where `strict`, none behind the first gang that does not fit."""
     starts = []
-    for record in queue:
-        placement = place(record)
+    for record, inside in outside_first(queue, claims):
+        placement = place(record, types_of(record, inside, claims))
         if placement is not None:
-            starts.append(start_of(record, placement))
+            starts.append(start_of(record, placement, inside))
+            if inside:
+                claims.take(record.job, placement)
         elif strict:
             break
     return starts
 
 
 def _serve(snapshot: Snapshot, policy: Policy, queue: list[JobRecord], place: Place, strict: bool) -> Decision:
-    return decision_of(snapshot, policy, serve(queue, place, strict))
+    return decision_of(snapshot, policy, serve(queue, place, strict, Claims(snapshot)))

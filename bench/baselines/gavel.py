@@ -13,10 +13,12 @@ from ...model.placement import Placement
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
 from ...solver.books import Books
+from ...solver.claims import Claims
 from ...solver.demand import candidates, card_takes, placeable
 from ...solver.placing import Placer
+from .claimed import Only, types_of
 from .decision import decision_of, start_of
-from .fifo import by_level
+from .fifo import by_level, engines, serve
 from .gavel_shares import JobClass, shares
 
 ROUND_S = 360
@@ -53,26 +55,28 @@ class Gavel:
     def __call__(self, snapshot: Snapshot, policy: Policy) -> Decision:
         """One round."""
         self._account(snapshot)
-        placer = Placer(snapshot, policy, Books(snapshot))
+        placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
         starts: list[Start] = []
         done: set[JobId] = set()
         failed: set[tuple[object, ...]] = set()
+        claims = Claims(snapshot)
         for pair in self._pairs(snapshot):
             record, job = pair.record, pair.record.job
-            team = job.team if any(role.request.fractional for role in job.roles) else None
-            shape = (job.roles, job.topology, job.cross_site, job.sites, job.off_premises, job.tier <= 2, team)
-            if record.id in done or (shape, pair.gpu_type) in failed:
+            ways = claims.ways(record)
+            inside = False not in ways
+            shape = (placer.shape(record), job.team, inside)
+            if not ways or record.id in done or (shape, pair.gpu_type) in failed:
                 continue
-            placement = _place(placer, record, pair.gpu_type)
+            placement = _place(placer, record, pair.gpu_type, types_of(record, inside, claims))
             if placement is None:
                 failed.add((shape, pair.gpu_type))
             else:
                 done.add(record.id)
-                starts.append(start_of(record, placement))
-        for record in by_level(snapshot, policy):
-            placement = placer.place(record) if not record.job.gpu_milli else None
-            if placement is not None:
-                starts.append(start_of(record, placement))
+                starts.append(start_of(record, placement, inside))
+                if inside:
+                    claims.take(job, placement)
+        rest = [record for record in by_level(snapshot, policy) if not record.job.gpu_milli]
+        starts.extend(serve(rest, engines(placer), False, claims))
         return decision_of(snapshot, policy, starts)
 
     def _pairs(self, snapshot: Snapshot) -> Iterator[_Pair]:
@@ -137,11 +141,11 @@ def _main(record: JobRecord) -> Role:
     return max(record.job.roles, key=lambda role: role.gpu_milli)
 
 
-def _place(placer: Placer, record: JobRecord, gpu_type: str) -> Placement | None:
+def _place(placer: Placer, record: JobRecord, gpu_type: str, types: Only) -> Placement | None:
     """Books the gang with its main role on that type; where it must stay together is as the job itself says."""
     main = _main(record)
     speed = main.throughput_milli(gpu_type) or 1
     only = replace(main, gpu_types=(GpuTypeChoice(gpu_type=gpu_type, throughput_milli=speed),))
     roles = tuple(only if role is main else role for role in record.job.roles)
     asked = replace(record, job=replace(record.job, roles=roles, elastic=None))
-    return placer.place(asked, placer.confinement(record.job))
+    return placer.place(asked, placer.confinement(record.job), types)

@@ -12,6 +12,7 @@ from ...model.policy import Policy
 from ...model.snapshot import JobRecord, Snapshot
 from ...model.team import Team
 from ...solver.books import Books
+from ...solver.claims import Claims
 from ...solver.confinements import Confinements
 from ...solver.demand import candidates
 from ...solver.empty_fleet import well
@@ -54,11 +55,11 @@ class FifoPartitioned:
             own = hosts.get(record.job.team, [])
             queue = queues[record.job.team] if self._holds(record, own, empty) else beyond
             queue.append(record)
-        parts, starts = _Parts(snapshot, policy), list[Start]()
+        parts, claims, starts = _Parts(snapshot, policy), Claims(snapshot), list[Start]()
         for team, queue in queues.items():
-            starts.extend(serve(queue, parts.placing(hosts[team]), True))
+            starts.extend(serve(queue, parts.placing(hosts[team]), True, claims))
         if beyond:
-            starts.extend(serve(beyond, parts.placing(snapshot.hosts), True))
+            starts.extend(serve(beyond, parts.placing(snapshot.hosts), True, claims))
         return decision_of(snapshot, policy, starts)
 
     def _holds(self, record: JobRecord, own: list[Host], empty: _Parts) -> bool:
@@ -123,17 +124,17 @@ class _Parts:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot, self._policy = snapshot, policy
-        self._books, self._confinement = Books(snapshot), Confinements(snapshot, policy)
+        self._books, self._confinement = Books(snapshot, policy.reserved), Confinements(snapshot, policy)
 
     def placing(self, hosts: Iterable[Host]) -> Place:
         """Places on those hosts."""
         floor, taste = Floor(self._snapshot, self._policy, hosts, self._confinement), First()
         supply = Booked(floor, self._books, first_card)
-        return lambda record: supply.place(record, taste)
+        return lambda record, only: supply.place(record, taste, only=only)
 
     def would_hold(self, record: JobRecord, hosts: Iterable[Host]) -> bool:
         """Whether the gang could be placed on those hosts; nothing stays booked."""
-        placement = self.placing(hosts)(record)
+        placement = self.placing(hosts)(record, None)
         for worker in placement.workers if placement is not None else ():
             self._books.give(record.job, worker)
         return placement is not None

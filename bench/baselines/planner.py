@@ -17,9 +17,10 @@ from ...model.topology import Layer
 from ...solver.books import Books
 from ...solver.placing import Placer
 from .booked import Booked
+from .claimed import Only
 from .floor import Floor, Ints
 from .profile import Profile, Reservation
-from .seating import seat
+from .seating import everywhere, seat
 from .tastes import Tightest, fullest_card
 from .window import Promised, Window
 
@@ -35,26 +36,26 @@ class Planner:
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, monotone: bool = True) -> None:
-        books = Books(snapshot)
+        books = Books(snapshot, policy.reserved)
         self.floor = Floor(snapshot, policy)
         self.profile = Profile(snapshot, policy, self.floor)
         self.placer = Placer(snapshot, policy, books)
-        self._snapshot, self._policy = snapshot, policy
+        self.snapshot, self._policy = snapshot, policy
         self._gone: set[JobId] = set()
         self._begun: list[tuple[JobRecord, Placement]] = []
         self._kept: list[Reservation] = []
         self._booked = Booked(self.floor, books, fullest_card)
         self._monotone = monotone
-        self._limited = books.ledger.limited
+        self._limited = books.ledger.limited or any(team.guarantee for team in snapshot.teams)
         self._refused: dict[_Shape, int] = {}
         self._earliest: dict[_Shape, tuple[int, int]] = {}
 
-    def start(self, record: JobRecord) -> Placement | None:
+    def start(self, record: JobRecord, only: Only = None) -> Placement | None:
         """Books the gang now, until its limit, where all reservations stay as they are; None where it cannot be."""
-        length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
+        length_s, shape = self.profile.limits.length_s(record), (self._shape(record.job), only is None)
         if self._monotone and length_s >= self._refused.get(shape, length_s + 1):
             return None
-        placement = self._start(record)
+        placement = self._start(record, only)
         if placement is None:
             self._refused[shape] = length_s
         else:
@@ -75,24 +76,24 @@ class Planner:
 
     def _profile_without(self, gone: set[JobId]) -> Profile:
         """What is to come if these have left, with all that was started and promised in this round."""
-        staying = tuple(record for record in self._snapshot.jobs if record.id not in gone)
-        profile = Profile(replace(self._snapshot, jobs=staying), self._policy, self.floor)
+        staying = tuple(record for record in self.snapshot.jobs if record.id not in gone)
+        profile = Profile(replace(self.snapshot, jobs=staying), self._policy, self.floor)
         for record, placement in self._begun:
             profile.take(record, placement)
         for promise in self._kept:
             profile.reserve(promise.use, profile.split(promise.start_s), profile.split(promise.end_s))
         return profile
 
-    def _start(self, record: JobRecord) -> Placement | None:
+    def _start(self, record: JobRecord, only: Only) -> Placement | None:
         """Books the gang where it harms no reservation, by the engine's placing if that can be."""
         length_s = self.profile.limits.length_s(record)
-        placement = self.placer.place(record)
+        placement = self.placer.place(record, only=only)
         if placement is not None and self.profile.start(record, placement):
             return placement
         if placement is not None:
             self.placer.remove(record, placement)
             window = Window(self.profile, 0, self.profile.slots(0, length_s))
-            placement = self._booked.place(record, Tightest(), Promised(self._booked, window))
+            placement = self._booked.place(record, Tightest(), Promised(self._booked, window), only)
             if placement is not None and self.profile.start(record, placement):
                 return placement
             if placement is not None:
@@ -105,7 +106,7 @@ class Planner:
         None where there is none, even when all running work has left, and while a limit of its team forbids its start,
         for whose end there is no promise.
         """
-        if not self._booked.within_limits(record.job):
+        if not self._booked.within_limits(record):
             return None
         length_s, shape = self.profile.limits.length_s(record), self._shape(record.job)
         known_length_s, known_s = self._earliest.get(shape, (length_s + 1, 0))
@@ -125,7 +126,7 @@ class Planner:
                 Window(self.profile, start, end),
                 self.floor.open_between(record.job, at_s, at_s + length_s),
             )
-            if seat(record, self.floor, window, Tightest(), allowed) is not None:
+            if seat(record, self.floor, window, Tightest(), everywhere(allowed)) is not None:
                 self._earliest[shape] = (length_s, at_s)
                 return Reservation(at_s, at_s + length_s, window.use)
         return None
@@ -198,4 +199,4 @@ class Planner:
         alone = self._limited or any(role.request.fractional for role in job.roles)
         team = job.team if alone else None
         rules = (job.topology, job.cross_site, job.sites, job.off_premises, job.tier <= 2, job.anti_affinity)
-        return job.roles, rules, team
+        return job.roles, rules, team, self._limited and job.level

@@ -28,8 +28,13 @@ CardChoice = Callable[[HostBook, WorkerRequest, TeamId, str], int | None]
 """Which card of the type one fraction of the team shares; None where none takes it."""
 
 
-May = Callable[[Types], bool]
-"""Whether a gang may take cards of these types, one for each role."""
+Allowed = Callable[[Types], Ints]
+"""1 for each host that a gang may use with cards of these types, one for each role; else 0."""
+
+
+def everywhere(mask: Ints) -> Allowed:
+    """These hosts, whatever the types."""
+    return lambda types: mask
 
 
 class Supply(Protocol):
@@ -55,33 +60,25 @@ class Taste(Protocol):
         """Which of these hosts take `number` workers of the role, none more than its room."""
 
 
-def seat(
-    record: JobRecord, floor: Floor, supply: Supply, taste: Taste, allowed: Ints, may: May = lambda _: True
-) -> Types | None:
-    """Takes every worker of the gang from the supply and returns the type of each role, or takes nothing: None.
-
-    `allowed` is 1 for hosts that the gang may use, else 0; `may` says whether its team's limits allow these types.
-    """
+def seat(record: JobRecord, floor: Floor, supply: Supply, taste: Taste, allowed: Allowed) -> Types | None:
+    """Takes every worker of the gang from the supply and returns the type of each role, or takes nothing: None."""
     job = record.job
-    for types, hosts in _options(job, floor, supply, taste, allowed, may):
-        if _fill(job, floor, supply, taste, types, hosts, allowed):
+    for types, hosts in _options(job, floor, supply, taste, allowed):
+        if _fill(job, floor, supply, taste, types, hosts, allowed(types)):
             return types
         supply.undo()
     return None
 
 
-def _options(
-    job: Job, floor: Floor, supply: Supply, taste: Taste, allowed: Ints, may: May
-) -> Iterator[tuple[Types, Ints]]:
+def _options(job: Job, floor: Floor, supply: Supply, taste: Taste, allowed: Allowed) -> Iterator[tuple[Types, Ints]]:
     """Choices of types and a domain in which each role alone has room, the best first; then in the order of types."""
     layer = floor.confinement(job).required
     of = floor.domains(layer)
     tries = 1 if len(job.roles) == 1 else _TRIES
     found: list[tuple[float, int, int, Types]] = []
     for rank, types in enumerate(floor.types(job)):
-        if not may(types):
-            continue
-        rooms = [supply.room(role, job.team, name) * allowed for role, name in zip(job.roles, types, strict=True)]
+        mask = allowed(types)
+        rooms = [supply.room(role, job.team, name) * mask for role, name in zip(job.roles, types, strict=True)]
         domains = _open(job, floor, of, rooms, layer)
         if len(domains):
             costs = np.fromiter(taste.scores(job, types, of, domains, rooms), dtype=np.float64, count=len(domains))

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from ...model.decision import RuleFamily
-from . import affinity, capacity, eligibility, gang, preemption, quota, reservation, topology
+from . import (
+    affinity,
+    capacity,
+    eligibility,
+    gang,
+    guarantee,
+    preemption,
+    quota,
+    reservation,
+    reserved,
+    topology,
+)
 
 FAMILIES = {
     RuleFamily.GANG: gang.add,
@@ -14,4 +25,6 @@ FAMILIES = {
     RuleFamily.QUOTA: quota.add,
     RuleFamily.RESERVATION: reservation.add,
     RuleFamily.AFFINITY: affinity.add,
+    RuleFamily.GUARANTEE: guarantee.add,
+    RuleFamily.RESERVED: reserved.add,
 }

@@ -16,27 +16,34 @@ from ..variables import Variables
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """For each label, layer named with it, and domain: at most one job that carries the label has workers there.
 
-    present(g, d) = 1 if g has workers in d;  sum of present <= 1  and  present <= evicted(v) for each v there   [jobs]
+    present(g, d) = 1 if g has workers in d;  sum of present <= 1  and, for each job v there, present <= evicted(v),
+    and present <= inside(g) where v leaves only for inside starts   [jobs]
     """
     layers: dict[str, set[Layer]] = defaultdict(set)
     for record in instance.snapshot.jobs:
         for rule in record.job.anti_affinity:
             layers[rule.label].add(rule.layer)
-    may_leave = {victim.id: victim.level for victim in instance.victims}
     for label in sorted(layers):
         carriers = [gang for gang in instance.gangs if _carries(gang.record.job, label)]
         for layer in sorted(layers[label]):
             holders = _holders(instance, label, layer)
             presence = _presence(model, instance, carriers, label, layer, variables)
             for domain, coming in presence.items():
-                for present, level in coming:
-                    for job in holders[domain]:
-                        # Only a start of a higher level may come where a victim leaves.
-                        if job in may_leave and may_leave[job] < level:
-                            model.add_implication(present, variables.evicted(job))
-                        else:
-                            model.add(present == 0)
+                for present, gang in coming:
+                    for job in sorted(holders[domain]):
+                        _after(model, present, gang, job, variables)
                 model.add_at_most_one(present for present, _ in coming)
+
+
+def _after(model: CpModel, present: IntVar, gang: Gang, job: JobId, variables: Variables) -> None:
+    """The gang comes where that job is only once it has left, and only if it may use what the job leaves."""
+    inside = variables.inside(gang)
+    if job in gang.widest_reach:
+        model.add_implication(present, variables.evicted(job))
+        if job not in gang.reach and inside is not None:
+            model.add_implication(present, inside)
+    else:
+        model.add(present == 0)
 
 
 def _carries(job: Job, label: str) -> bool:
@@ -56,9 +63,9 @@ def _holders(instance: Instance, label: str, layer: Layer) -> dict[str, set[JobI
 
 def _presence(
     model: CpModel, instance: Instance, carriers: list[Gang], label: str, layer: Layer, variables: Variables
-) -> dict[str, list[tuple[IntVar, int]]]:
-    """For each domain one variable a gang that may come there, 1 if it does, and its level."""
-    presence: dict[str, list[tuple[IntVar, int]]] = defaultdict(list)
+) -> dict[str, list[tuple[IntVar, Gang]]]:
+    """For each domain one variable a gang that may come there, 1 if it does, and the gang."""
+    presence: dict[str, list[tuple[IntVar, Gang]]] = defaultdict(list)
     for gang in carriers:
         counts: dict[str, list[tuple[int, IntVar]]] = defaultdict(list)
         for workers in gang.workers:
@@ -69,5 +76,5 @@ def _presence(
             present = model.new_bool_var(f"present[{gang.id},{label},{domain}]")
             for most, count in terms:
                 model.add(count <= most * present)
-            presence[domain].append((present, gang.record.level))
+            presence[domain].append((present, gang))
     return presence

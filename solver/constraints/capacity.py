@@ -1,14 +1,9 @@
-"""Capacity: what a host has is never booked twice, counting what victims free, each only for the levels above theirs.
-
-All rows are stated per host and for each level a that matters there: what starts of levels <= a take fits into what is
-free now plus what victims of levels < a free. As these sets are nested, the rows together say that every start can be
-given capacity that it may use.
-"""
+"""Capacity: what a host has is never booked twice, counting what victims free, each only for those who may evict it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
@@ -18,8 +13,7 @@ from ..classes import Instance
 from ..demand import CardKind, card_memory
 from ..held import Card, HostClass
 from ..variables import Coming, Variables
-
-Terms = list[tuple[int, IntVar]]
+from .cuts import Place, closed_sets, fits
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
@@ -38,36 +32,16 @@ def _host_rows(model: CpModel, host: HostClass, variables: Variables) -> None:
     """request * workers <= free + freed, for milli-cores, MiB and Mbit/s."""
     coming = variables.on_host(host.id)
     for resource in ("cpu_milli", "memory_mib", "network_mbps"):
-        asking = [part for part in coming if getattr(part.role.request, resource)]
-        freed = [(part.level, getattr(part, resource), part.job) for part in host.freed]
-        for level in levels_that_matter(
-            (part.level for part in asking), (victim_level for victim_level, amount, _ in freed if amount)
-        ):
-            use = [(getattr(part.role.request, resource), part.count) for part in asking if part.level <= level]
-            gain = [(amount, variables.evicted(job)) for at, amount, job in freed if at < level]
-            fits(model, use, getattr(host, resource), gain)
-
-
-def levels_that_matter(coming_levels: Iterable[int], victim_levels: Iterable[int]) -> list[int]:
-    """The levels whose rows are not implied by a higher one: the highest, and the highest below each victim's reach."""
-    present = set(coming_levels)
-    bars = set(victim_levels)
-    wanted = {max(present)} if present else set()
-    wanted |= {max(level for level in present if level <= bar) for bar in bars if any(x <= bar for x in present)}
-    return sorted(wanted)
-
-
-def fits(model: CpModel, use: Terms, free: int, gain: Terms) -> None:
-    """sum of use <= free + sum of gain; where running work exceeds that already, only if anything comes at all."""
-    used = sum(amount * variable for amount, variable in use)
-    gained = sum(amount * variable for amount, variable in gain if amount)
-    if free >= 0:
-        model.add(used <= free + gained)
-        return
-    comes = model.new_bool_var("")
-    for _, variable in use:
-        model.add(variable == 0).only_enforce_if(~comes)
-    model.add(used <= free + gained).only_enforce_if(comes)
+        freed = [part for part in host.freed if getattr(part, resource)]
+        place = Place((part.job,) for part in freed)
+        uses = [
+            use
+            for part in coming
+            if (amount := getattr(part.role.request, resource))
+            for use in place.uses(part.gang, amount, part.count, part.inside)
+        ]
+        gains = [(getattr(part, resource), variables.evicted(part.job)) for part in freed]
+        fits(model, uses, getattr(host, resource), gains)
 
 
 def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Variables) -> None:
@@ -76,14 +50,21 @@ def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Var
     cards = [card for card in host.cards if card.kind == kind and not card.fixed]
     if not coming and all(variables.shared(host.id, card) is None for card in cards):
         return
-    bars = (card.threshold - 1 for card in cards if card.holders)
-    for level in levels_that_matter((part.level for part in coming), bars) or [
-        max((card.threshold for card in cards), default=0)
-    ]:
-        whole = sum(part.role.request.whole_gpus * part.count for part in coming if part.level <= level)
-        reachable = [card for card in cards if card.threshold <= level]
+    units: dict[frozenset[JobId], list[Card]] = defaultdict(list)
+    for card in cards:
+        if card.holders:
+            units[frozenset(card.jobs)].append(card)
+    place = Place(units)
+    free = [card for card in cards if card.free]
+    uses = [
+        use for part in coming for use in place.uses(part.gang, part.role.request.whole_gpus, part.count, part.inside)
+    ]
+    # Where no whole worker comes, nobody turns more cards into shared ones than there are.
+    for reached in closed_sets(use.reach for use in uses) or [(1 << len(units)) - 1]:
+        whole = sum(use.amount * use.count for use in uses if use.reach | reached == reached)
+        reachable = free + [card for i, unit in enumerate(units.values()) if reached >> i & 1 for card in unit]
         shared = [variables.shared(host.id, card) for card in reachable if not _only_emptied(card)]
-        supply = sum(card.free for card in reachable) + sum(_leaving(host, reachable, variables))
+        supply = len(free) + sum(_leaving(host, reachable, variables))
         model.add(whole + sum(turned for turned in shared if turned is not None) <= supply)
 
 
@@ -122,13 +103,16 @@ def _shared_card(model: CpModel, host: HostClass, card: Card, variables: Variabl
     if not coming:
         return
     shared = variables.shared(host.id, card)
-    for level in levels_that_matter((part.level for part in coming), (holder.level for holder in card.holders)):
-        here = [part for part in coming if part.level <= level]
-        leaving = [holder for holder in card.holders if holder.level < level]
-        milli = [(part.role.request.gpu_milli, part.count) for part in here]
-        fits(model, milli, card.milli, [(h.milli, variables.evicted(h.job)) for h in leaving])
-        memory = [(card_memory(part.role.request, card.kind.memory_mib), part.count) for part in here]
-        fits(model, memory, card.memory_mib, [(h.memory_mib, variables.evicted(h.job)) for h in leaving])
+    place = Place((job,) for job in card.jobs)
+    leaving = [variables.evicted(job) for job in card.jobs]
+    milli = [use for p in coming for use in place.uses(p.gang, p.role.request.gpu_milli, p.count, p.inside)]
+    fits(model, milli, card.milli, [(h.milli, left) for h, left in zip(card.holders, leaving, strict=True)])
+    memory = [
+        use
+        for p in coming
+        for use in place.uses(p.gang, card_memory(p.role.request, card.kind.memory_mib), p.count, p.inside)
+    ]
+    fits(model, memory, card.memory_mib, [(h.memory_mib, left) for h, left in zip(card.holders, leaving, strict=True)])
     if shared is None:
         return
     for part in coming:
@@ -156,13 +140,12 @@ def _one_team(
         for part in parts:
             model.add(part.count <= MILLI * owner)
         if card.team not in (None, team):
-            for job in _jobs(card):
+            for job in card.jobs:
                 model.add(owner <= variables.evicted(job))
+            for part in parts:
+                if not part.gang.only_inside and not card.may_empty(part.gang.reach):
+                    model.add(part.count == (0 if part.inside is None else part.inside))
     model.add(sum(owners) == shared)
-
-
-def _jobs(card: Card) -> list[JobId]:
-    return [holder.job for holder in card.holders]
 
 
 def _split_over_cards(model: CpModel, instance: Instance, variables: Variables) -> None:

@@ -1,6 +1,6 @@
 """Quota: no team, and no part of the tree of teams, holds more of a GPU type than its limit.
 
-Guarantees, lending and reclaim are goals and rights to evict, and stand elsewhere; this is the hard upper bound.
+Guarantees, lending and reclaim stand in `guarantee`; this is the hard upper bound.
 """
 
 from __future__ import annotations
@@ -8,31 +8,32 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ortools.sat.python.cp_model import CpModel, IntVar
+from ortools.sat.python.cp_model import CpModel, LinearExprT
 
-from ...model.ids import HostId, TeamId
+from ...model.ids import HostId, JobId, TeamId
 from ...model.snapshot import JobRecord, Snapshot
-from ..classes import Instance
+from ..classes import Gang, Instance, WorkerClass
 from ..variables import Variables
-from .capacity import fits, levels_that_matter
+from .cuts import Place, fits
 
 Key = tuple[TeamId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """milli-GPU that each unit of a variable holds, and the level of whose it is."""
+    """milli-GPU that each worker of a gang holds, the workers, and how many of them start inside (None: no matter)."""
 
-    level: int
+    gang: Gang
     milli: int
-    variable: IntVar
+    count: LinearExprT
+    inside: LinearExprT | None
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """Bounds what each limited team comes to hold.
 
-    For every team with a limit on type t, and each level a that matters there:
-        milli-GPU on t of starts of levels <= a at or below it  <=  limit - held + what victims of levels < a leave
+    For every team with a limit on type t, and each set of starts that matters there (`cuts`):
+        milli-GPU on t of these starts at or below it  <=  limit - held + what the victims of one of them leave
     """
     limits = {
         (team.id, quota.gpu_type): quota.gpu_milli for team in instance.snapshot.teams for quota in team.limit or ()
@@ -43,18 +44,26 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     starting: dict[Key, list[Part]] = defaultdict(list)
     for gang in instance.gangs:
         for workers in gang.workers:
-            for slot in workers.slots:
-                if slot.kind is not None:
-                    milli = workers.role.request.gpu_milli
-                    part = Part(gang.record.level, milli, variables.workers_at(workers, slot))
-                    for team in above(gang.record.job.team):
-                        starting[team, slot.kind.gpu_type].append(part)
-    held, leaving = _held(instance, variables, above)
+            for gpu_type in workers.gpu_types:
+                part = _part(gang, workers, gpu_type, variables)
+                for team in above(gang.record.job.team):
+                    starting[team, gpu_type].append(part)
+    held, leaving = _held(instance, above)
     for key, limit in limits.items():
-        for level in levels_that_matter((p.level for p in starting[key]), (p.level for p in leaving[key])):
-            asked = [(part.milli, part.variable) for part in starting[key] if part.level <= level]
-            left = [(part.milli, part.variable) for part in leaving[key] if part.level < level]
-            fits(model, asked, limit - held[key], left)
+        place = Place((job,) for job, _ in leaving[key])
+        uses = [use for p in starting[key] for use in place.uses(p.gang, p.milli, p.count, p.inside)]
+        fits(model, uses, limit - held[key], [(milli, variables.evicted(job)) for job, milli in leaving[key]])
+
+
+def _part(gang: Gang, workers: WorkerClass, gpu_type: str, variables: Variables) -> Part:
+    slots = (slot for slot in workers.slots if slot.kind is not None and slot.kind.gpu_type == gpu_type)
+    inside = variables.inside_on(workers, gpu_type)
+    return Part(
+        gang,
+        workers.role.request.gpu_milli,
+        sum(variables.workers_at(workers, slot) for slot in slots),
+        None if inside is None else workers.role.count * inside,
+    )
 
 
 def lineage(snapshot: Snapshot) -> _Lineage:
@@ -77,18 +86,18 @@ class _Lineage:
         return line
 
 
-def _held(instance: Instance, variables: Variables, above: _Lineage) -> tuple[dict[Key, int], dict[Key, list[Part]]]:
+def _held(instance: Instance, above: _Lineage) -> tuple[dict[Key, int], dict[Key, list[tuple[JobId, int]]]]:
     """milli-GPU by team and type that running work holds, and what each possible victim holds of it."""
     types = {(host.id, gpu.index): gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus}
     may_leave = {victim.id for victim in instance.victims}
     held: dict[Key, int] = defaultdict(int)
-    leaving: dict[Key, list[Part]] = defaultdict(list)
+    leaving: dict[Key, list[tuple[JobId, int]]] = defaultdict(list)
     for record in instance.snapshot.jobs:
         for gpu_type, milli in held_by_type(record, types).items():
             for team in above(record.job.team):
                 held[team, gpu_type] += milli
                 if record.id in may_leave:
-                    leaving[team, gpu_type].append(Part(record.level, milli, variables.evicted(record.id)))
+                    leaving[team, gpu_type].append((record.id, milli))
     return held, leaving
 
 

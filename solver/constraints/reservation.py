@@ -13,7 +13,7 @@ from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr, LinearExprT
 
 from ...model.ids import HostId
 from ...model.job import Job
-from ...model.snapshot import JobRecord, Snapshot
+from ...model.snapshot import JobRecord
 from ...model.topology import Layer
 from ..classes import Gang, Instance
 from ..held import HostClass
@@ -198,32 +198,44 @@ def _below_higher(
 
 
 def _victims_in_the_way(model: CpModel, instance: Instance, variables: Variables) -> None:
-    """evicted(v) <= workers of starts of a higher level on v's hosts, under a limit with v, or in a domain of a label.
+    """evicted(v) <= workers of starts that may evict v on v's hosts, under a limit, in a pool or a domain of a label.
 
     Elsewhere that follows from the goals, but a promise may gain where somebody leaves that no start needs gone.
     """
-    near = _Near(instance.snapshot)
+    near = _Near(instance)
     for victim in instance.victims:
         clear = variables.plans.clear
         if clear is None or all(
             clear(victim, gang.record) <= instance.snapshot.now_s for gang in variables.plans.gangs
         ):
             continue
-        ways = [
-            variables.workers_at(workers, slot)
-            for gang in instance.gangs
-            if gang.record.level > victim.level
-            for workers in gang.workers
-            for slot in workers.slots
-            if near(victim, gang, slot.host, slot.kind.gpu_type if slot.kind else None)
-        ]
+        ways: list[LinearExprT] = []
+        for gang in instance.gangs:
+            workers_near = [
+                variables.workers_at(workers, slot)
+                for workers in gang.workers
+                for slot in workers.slots
+                if victim.id in gang.widest_reach
+                and near(victim, gang, slot.host, slot.kind.gpu_type if slot.kind else None)
+            ]
+            inside = variables.inside(gang)
+            if victim.id in gang.reach or gang.only_inside:
+                ways += workers_near
+            elif workers_near and inside is not None:
+                # Only as an inside start may it come after this victim.
+                after = model.new_bool_var(f"after[{gang.id},{victim.id}]")
+                model.add_implication(after, inside)
+                model.add(after <= sum(workers_near))
+                ways.append(after)
         model.add(variables.evicted(victim.id) <= sum(ways))
 
 
 class _Near:
     """Whether a worker at a place would be in a victim's way, or the victim in its."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, instance: Instance) -> None:
+        snapshot = instance.snapshot
+        self._pools = {(pool.site, pool.gpu_type) for pool in instance.policy.reserved}
         self._paths = {host.id: host.path for host in snapshot.hosts}
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
@@ -238,6 +250,8 @@ class _Near:
         hosts = victim.placement.hosts if victim.placement else ()
         if host in hosts:
             return True
+        if gpu_type is not None and self._in_one_pool(victim, gang, host, gpu_type):
+            return True
         if gpu_type is not None and gpu_type in held_by_type(victim, self._types):
             teams = {*self._line(victim.job.team)} & {*self._line(gang.record.job.team)}
             if any((team, gpu_type) in self._limits for team in teams):
@@ -247,6 +261,20 @@ class _Near:
             for label in _labels(victim.job) & _labels(gang.record.job)
             for layer in self._layers[label]
             for other in hosts
+        )
+
+    def _in_one_pool(self, victim: JobRecord, gang: Gang, host: HostId, gpu_type: str) -> bool:
+        """Whether both are of level 1, and the victim holds GPUs of the reserved pool that the worker would use."""
+        site = self._paths[host].site
+        workers = victim.placement.workers if victim.placement else ()
+        return (
+            (site, gpu_type) in self._pools
+            and victim.level == gang.record.level == 1
+            and any(
+                self._paths[worker.host].site == site and self._types[worker.host, index] == gpu_type
+                for worker in workers
+                for index in worker.gpus
+            )
         )
 
 

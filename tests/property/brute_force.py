@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, product
@@ -20,6 +20,7 @@ from phalanx.solver.demand import CardKind, candidates, victims
 from phalanx.solver.goals import values
 from phalanx.solver.layout import lay_out
 from phalanx.solver.plan import assemble
+from phalanx.solver.rights import Runner, may_evict, rights_of
 from phalanx.solver.verify import verify_starts
 
 Seat = tuple[HostId, CardKind | None, int | None]
@@ -27,10 +28,11 @@ Seat = tuple[HostId, CardKind | None, int | None]
 
 @dataclass(frozen=True)
 class Option:
-    """One way to place one gang: for each role the seats of its workers."""
+    """One way to place one gang: for each role the seats of its workers; inside its guarantee or not."""
 
     record: JobRecord
     seats: tuple[tuple[str, tuple[Seat, ...]], ...]
+    inside: bool
 
     @property
     def counts(self) -> dict[str, dict[tuple[HostId, CardKind | None], int]]:
@@ -81,8 +83,9 @@ def _best_with(
 ) -> tuple[tuple[int, ...] | None, int]:
     """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
     waiting = candidates(snapshot)
-    # Limits and labels may forbid together what each start may do alone, though all of them have room.
-    joint = any(team.limit for team in snapshot.teams) or any(record.job.anti_affinity for record in waiting)
+    # Limits, guarantees and labels may forbid together what each start may do alone, though all of them have room.
+    joint = any(team.limit or team.guarantee for team in snapshot.teams) or bool(policy.reserved)
+    joint = joint or any(record.job.anti_affinity for record in waiting)
     options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
     able = [job for job, found in options.items() if found]
     total = 1
@@ -126,11 +129,13 @@ def _options(
         total *= len(ways_of_role)
     if total > limit:
         raise TooLarge
+    guaranteed = any(team.guarantee for team in snapshot.teams)
     for way in product(*per_role):
-        option = Option(record, way)
-        starts = _together((option,), gone, ())
-        if starts is not None and not verify_starts(gone, policy, starts):
-            yield option
+        for inside in (False, True) if guaranteed else (False,):
+            option = Option(record, way, inside)
+            starts = _together((option,), gone, ())
+            if starts is not None and not verify_starts(gone, policy, starts):
+                yield option
 
 
 def _seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
@@ -151,30 +156,73 @@ def _together(
 ) -> tuple[Start, ...] | None:
     """The starts of these options side by side; None where they do not fit together.
 
-    Lower levels choose their cards first, before what victims of their level and above leave is there to choose.
+    Whole cards are dealt so that each goes to a start that may evict all who leave it.
     """
     books = Books(snapshot)
+    for record in snapshot.jobs:
+        if record.id in leaving:
+            for worker in record.placement.workers if record.placement else ():
+                books.give(record.job, worker)
     for option in combination:
         for worker in _fractions(option):
             books.take(option.record.job, worker)
-    going = [record for record in snapshot.jobs if record.id in leaving]
+    dealt = _deal(combination, snapshot, leaving, books)
+    if dealt is None:
+        return None
     starts = []
-    for option in sorted(combination, key=lambda option: option.record.level):
-        for record in [record for record in going if record.level < option.record.level]:
-            going.remove(record)
-            for worker in record.placement.workers if record.placement else ():
-                books.give(record.job, worker)
+    for option in combination:
         for worker in _fractions(option):
             books.give(option.record.job, worker)
         try:
-            placement = lay_out(option.record, option.counts, books, option.cards)
+            placement = lay_out(option.record, option.counts, books, option.cards, dealt[option.record.id])
         except ValueError:
             return None
-        starts.append(Start(job=option.record.id, attempt=option.record.attempt + 1, placement=placement))
-    for record in going:
-        for worker in record.placement.workers if record.placement else ():
-            books.give(record.job, worker)
+        attempt = option.record.attempt + 1
+        starts.append(Start(job=option.record.id, attempt=attempt, placement=placement, inside_guarantee=option.inside))
     return tuple(starts) if _within(books) else None
+
+
+def _deal(
+    combination: tuple[Option, ...], snapshot: Snapshot, leaving: tuple[JobId, ...], books: Books
+) -> dict[JobId, dict[tuple[HostId, CardKind], list[int]]] | None:
+    """Free cards for all whole workers, by host and kind: a matching of cards asked to cards open to them."""
+    rights = rights_of(snapshot)
+    holders: dict[tuple[HostId, int], list[Runner]] = defaultdict(list)
+    for record in snapshot.jobs:
+        for worker in record.placement.workers if record.placement and record.id in leaving else ():
+            for index in worker.gpus:
+                holders[worker.host, index].append(rights.runner(record))
+    asked: list[tuple[Option, HostId, CardKind]] = []
+    for option in combination:
+        for role in option.record.job.roles:
+            for (host, kind), number in option.counts[role.name].items():
+                if kind is not None and not role.request.fractional:
+                    asked.extend([(option, host, kind)] * (number * role.request.whole_gpus))
+
+    def open_to(wish: int) -> list[tuple[HostId, int]]:
+        option, host, kind = asked[wish]
+        starter = rights.starter(option.record, inside=option.inside)
+        free = books.free_cards(host).get(kind, ())
+        return [(host, i) for i in free if all(may_evict(starter, runner) for runner in holders[host, i])]
+
+    owner: dict[tuple[HostId, int], int] = {}
+
+    def match(wish: int, tried: set[tuple[HostId, int]]) -> bool:
+        for card in open_to(wish):
+            if card not in tried:
+                tried.add(card)
+                if card not in owner or match(owner[card], tried):
+                    owner[card] = wish
+                    return True
+        return False
+
+    if not all(match(wish, set()) for wish in range(len(asked))):
+        return None
+    dealt: dict[JobId, dict[tuple[HostId, CardKind], list[int]]] = {option.record.id: {} for option in combination}
+    for (host, index), wish in sorted(owner.items()):
+        option, _, kind = asked[wish]
+        dealt[option.record.id].setdefault((host, kind), []).append(index)
+    return dealt
 
 
 def _within(books: Books) -> bool:

@@ -27,7 +27,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, Progress, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, StandardGang
+from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -87,9 +87,13 @@ def windows(draw: st.DrawFn) -> tuple[Window, ...]:
 
 @st.composite
 def limited_teams(draw: st.DrawFn) -> tuple[Team, ...]:
-    """The teams, some of them with a limit on one or both GPU types."""
+    """The teams, some of them with a limit on one or both GPU types, or with a guarantee."""
     teams = []
     for team in TEAMS:
+        if draw(st.integers(0, 2)) == 2:
+            names = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2, unique=True))
+            milli = st.sampled_from((8_000, 4_000, 3_000, 2_000, 1_000, 500, 0))
+            team = replace(team, guarantee=tuple(GpuQuota(gpu_type=name, gpu_milli=draw(milli)) for name in names))
         if draw(st.integers(0, 3)) == 3:
             names = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2, unique=True))
             milli = st.sampled_from((6_000, 3_000, 2_000, 1_000, 500, 0))
@@ -165,7 +169,9 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
         roles=tuple(draw(roles(role, max_workers, max_cards)) for role in names),
         tier=draw(st.integers(1, 4)),
         priority=draw(st.integers(-1, 1)),
-        preemptible=draw(st.sampled_from((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME))),
+        preemptible=draw(
+            st.sampled_from((*(Preemptible.BY_HIGHER,) * 6, *(Preemptible.ANYTIME,) * 3, Preemptible.NEVER))
+        ),
         topology=constraints,
         cross_site=draw(st.booleans()),
         off_premises=draw(st.sampled_from((None, None, True, False))),
@@ -330,6 +336,7 @@ def _runs(draw: st.DrawFn, job: Job, placement: Placement) -> JobRecord:
         started_s=started,
         progress=Progress(last_checkpoint_s=saved),
         evictions=draw(st.sampled_from(((), (), times[:2], (NOW_S - 86_400, *times[:2]), times))),
+        inside_guarantee=draw(st.booleans()),
         demoted=draw(st.integers(0, 9)) == 9,
     )
 
@@ -341,6 +348,17 @@ def _card_sets(books: Books, host: Host, request: WorkerRequest) -> list[tuple[i
         return [(gpu.index,) for gpu in host.gpus]
     number = request.whole_gpus
     return [free[:number] for free in books.free_cards(host.id).values() if len(free) >= number]
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[ReservedPool, ...]:
+    """No reserved pool mostly, or some, small and large."""
+    if draw(st.integers(0, 2)) < 2:
+        return ()
+    places = st.sampled_from([(site.id, name) for site in SITES for name in TYPES])
+    milli = st.sampled_from((500, 1_000, 2_000, 3_000, 8_000))
+    drawn = draw(st.lists(places, min_size=1, max_size=2, unique=True))
+    return tuple(ReservedPool(site=site, gpu_type=name, gpu_milli=draw(milli)) for site, name in drawn)
 
 
 @st.composite
@@ -367,6 +385,7 @@ def policies(draw: st.DrawFn) -> Policy:
             usable_s=draw(st.sampled_from((0, 60))),
             room_s=draw(st.sampled_from((0, 60))),
         ),
+        reserved=draw(pools()),
         cross_site=draw(st.booleans()),
         production_off_premises=draw(st.booleans()),
     )

@@ -32,7 +32,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy, StandardGang
+from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -52,9 +52,9 @@ def crowded(seed: int) -> Snapshot:
         for number in range(rng.choice((2, 3, 3, 4)))
     )
     teams = (
-        Team(id=TeamId("lab"), limit=_limit(rng)),
-        Team(id=TeamId("a"), parent=TeamId("lab"), limit=_limit(rng)),
-        Team(id=TeamId("b"), weight=300, limit=_limit(rng)),
+        Team(id=TeamId("lab"), limit=_limit(rng), guarantee=_guarantee(rng)),
+        Team(id=TeamId("a"), parent=TeamId("lab"), limit=_limit(rng), guarantee=_guarantee(rng)),
+        Team(id=TeamId("b"), weight=300, limit=_limit(rng), guarantee=_guarantee(rng)),
     )
     empty = Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams)
     return replace(empty, jobs=(*_running(rng, empty), *jobs))
@@ -70,7 +70,7 @@ def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:
             id=JobId(f"r{number}"),
             team=TeamId(rng.choice("ab")),
             roles=(role,),
-            tier=rng.choice((1, 3, 4, 4)),
+            tier=rng.choice((1, 2, 3, 4, 4)),
             preemptible=rng.choice(
                 (Preemptible.NEVER, Preemptible.BY_HIGHER, Preemptible.ANYTIME, Preemptible.ANYTIME)
             ),
@@ -88,6 +88,7 @@ def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:
                     placement=Placement(workers=tuple(workers)),
                     started_s=NOW - rng.choice((60, 3_000, 8_000)),
                     evictions=(NOW - 100,) * rng.choice((0, 0, 0, 3)),
+                    inside_guarantee=rng.random() < 0.3,
                 )
             )
         else:
@@ -117,6 +118,13 @@ def _limit(rng: random.Random) -> tuple[GpuQuota, ...] | None:
         return None
     types = rng.choice((("H100",), ("A100",), ("H100", "A100")))
     return tuple(GpuQuota(gpu_type=name, gpu_milli=1_000 * rng.choice((1, 2, 4))) for name in types)
+
+
+def _guarantee(rng: random.Random) -> tuple[GpuQuota, ...]:
+    if rng.random() < 0.6:
+        return ()
+    types = rng.choice((("H100",), ("H100",), ("A100",), ("H100", "A100")))
+    return tuple(GpuQuota(gpu_type=name, gpu_milli=1_000 * rng.choice((0, 1, 2, 3, 6))) for name in types)
 
 
 def _labels(rng: random.Random) -> tuple[AntiAffinity, ...]:
@@ -165,9 +173,9 @@ def _job(rng: random.Random, number: int) -> Job:
         id=JobId(f"j{number}"),
         team=TeamId(rng.choice("ab")),
         roles=(Role(count=count, request=request, gpu_types=types, parallelism=parallelism),),
-        tier=rng.choice((1, 1, 2, 3, 4)),
+        tier=rng.choice((1, 2, 2, 3, 3, 4)),
         priority=rng.choice((0, 0, 5)),
-        preemptible=rng.choice((Preemptible.BY_HIGHER, Preemptible.BY_HIGHER, Preemptible.ANYTIME)),
+        preemptible=rng.choice((*(Preemptible.BY_HIGHER,) * 5, *(Preemptible.ANYTIME,) * 2, Preemptible.NEVER)),
         topology=topology,
         anti_affinity=_labels(rng),
         walltime_limit_s=rng.choice((None, 3_600, 50_000)),
@@ -179,7 +187,11 @@ def policy(seed: int) -> Policy:
         StandardGang(workers=1, gpus=2, layer=Layer.HOST),
         StandardGang(workers=2, gpus=1 + seed % 2, layer=Layer.RACK),
     )
-    return Policy(objective=ObjectivePolicy(standard_gangs=gangs), solve=SolvePolicy(budget_ms=60_000))
+    reserved = (
+        (ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=1_000 * (1 + seed % 3)),) if seed % 4 == 3 else ()
+    )
+    objective = ObjectivePolicy(standard_gangs=gangs)
+    return Policy(objective=objective, solve=SolvePolicy(budget_ms=60_000), reserved=reserved)
 
 
 def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:

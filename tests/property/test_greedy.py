@@ -14,6 +14,7 @@ from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
 from phalanx.solver.greedy import greedy
 from phalanx.solver.plan import Plan, assemble
+from phalanx.solver.rights import may_evict, rights_of
 from phalanx.solver.verify import verify_starts
 from phalanx.solver.verify_planned import Planned
 
@@ -58,11 +59,14 @@ def test_with_preemption_on_larger_fleets(snapshot: Snapshot, policy: Policy) ->
 @given(snapshot=contested(), policy=policies())
 def test_victims_are_outranked_by_a_start_and_none_could_stay(snapshot: Snapshot, policy: Policy) -> None:
     plan = greedy_plan(snapshot, policy)
-    levels = {record.id: record.level for record in snapshot.jobs}
-    started = {start.job for start in plan.starts}
+    records = {record.id: record for record in snapshot.jobs}
+    started = {start.job: start for start in plan.starts}
+    rights = rights_of(snapshot)
     for act in plan.preemptions:
-        assert started.issuperset(act.beneficiaries)
-        assert all(levels[job] > levels[act.job] for job in act.beneficiaries)
+        runner = rights.runner(records[act.job])
+        assert act.beneficiaries
+        for job in act.beneficiaries:
+            assert may_evict(rights.starter(records[job], inside=started[job].inside_guarantee), runner)
         others = [other.job for other in plan.preemptions if other is not act]
         fewer = assemble(snapshot, policy, plan.starts, others, drains(snapshot, plan))
         assert verify_starts(snapshot, policy, fewer.starts, fewer.preemptions, fewer.reservations) != ()

@@ -69,10 +69,35 @@ def test_the_incident_preempts_the_training_and_nothing_else(fleet, tmp_path: Pa
 
 
 def test_a_preemption_is_told_with_its_loss_and_where_the_job_went_on() -> None:
-    act = {"job": "a", "beneficiaries": ["b"], "loss_gpu_s": 1200}
-    assert demo_view.preemption_told(act, ["x"]) == "preempted for b at a loss of 1,200 GPU-seconds"
-    told = demo_view.preemption_told(act, ["x", '{"resumed_after": 40}'])
-    assert told.endswith("went on from its checkpoint after step 40")
+    acts = [
+        {"job": "a", "beneficiaries": ["b"], "loss_gpu_s": 1200},
+        {"job": demo_jobs.TRAINING, "beneficiaries": ["o"], "loss_gpu_s": 7},
+    ]
+    starts = [{"job": "b"}, {"job": "o", "inside_guarantee": True}]
+    told = dict(demo_view.preemptions_told([{"preemptions": acts, "starts": starts}], ["x", '{"resumed_after": 40}']))
+    assert told == {
+        "a": "preempted for b at a loss of 1,200 GPU-seconds",
+        demo_jobs.TRAINING: "preempted for o reclaiming its team's guarantee at a loss of 7 GPU-seconds; "
+        "went on from its checkpoint after step 40",
+    }
+
+
+def test_a_drain_is_told_with_its_time_and_who_ran_there() -> None:
+    def start(job: str, *hosts: str) -> dict[str, object]:
+        return {"job": job, "attempt": 1, "placement": {"workers": [{"host": host} for host in hosts]}}
+
+    plan = {"job": "pair", "planned_start_s": 190, "placement": {"workers": [{"host": "h2"}, {"host": "h1"}]}}
+    decisions = [
+        {"now_s": 90, "starts": [start("before", "h1")]},
+        {"now_s": 100, "reservations": [plan]},
+        {"now_s": 110, "starts": [start("short", "h2"), start("elsewhere", "h3")], "reservations": [plan]},
+        {"now_s": 150, "starts": [start("pair", "h1", "h2")]},
+        {"now_s": 160, "starts": [start("late", "h1")]},
+    ]
+    assert list(demo_view.drains_told(decisions)) == [
+        "[bold]pair[/]: h1, h2 drained for it; started 50 s later, 40 s before the time first promised; "
+        "short ran there meanwhile"
+    ]
 
 
 def job_view(name: str, state: str, **more: object) -> dict[str, object]:

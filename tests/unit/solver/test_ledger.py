@@ -11,6 +11,7 @@ from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer
 from phalanx.solver.books import Books
+from phalanx.solver.ranks import Ranks
 
 LAB = TeamId("lab")
 TEAMS = (
@@ -104,14 +105,15 @@ def test_what_a_victim_leaves_is_kept_from_its_own_level_less_what_higher_ones_t
     high = running(gang("a", 1, 2, team="vision", tier=1), ("h2", range(2)))
     books = Books(fleet(old))
     books.give(old.job, placement(old.job, ("h1", range(3))).workers[0])
-    books.keep_back(2, [old], [])
+    left = Ranks(fleet(old)).leaving([old])
+    books.keep_back(4, left, [])
     assert books.ledger.allows(TeamId("vision"), {"H100": 4_000})
     assert not books.ledger.closed({"web"}, HostId("h2"))
-    books.keep_back(1, [old], [])
+    books.keep_back(2, left, [])
     assert not books.ledger.allows(TeamId("vision"), {"H100": 1_001})
     assert books.ledger.closed({"web"}, HostId("h2"))
     assert high.placement is not None
-    books.keep_back(1, [old], [(high, high.placement)])
+    books.keep_back(2, left, [(6, high, high.placement)])
     assert books.ledger.kept((LAB, "H100")) == 1_000
 
 

@@ -7,6 +7,7 @@ from small_worlds import ask, box, gang, placement, queued, running, world
 from phalanx.model.job import Job, Preemptible
 from phalanx.model.snapshot import JobRecord
 from phalanx.solver.books import Books
+from phalanx.solver.ranks import Ranks, rank
 from phalanx.solver.withheld import Hold, holds
 
 ZERO = {"preemptible": Preemptible.ANYTIME}
@@ -21,7 +22,9 @@ def comes(job: Job, *gpus: int) -> tuple[JobRecord, object]:
 
 
 def kept(level: int, leaving: list[JobRecord], *coming: tuple[JobRecord, object]) -> Hold | None:
-    return holds(level, leaving, coming, Books(world([box("h1")], *leaving))).get("h1")
+    snapshot = world([box("h1")], *leaving)
+    placed = [(rank(record.level, inside=False), record, there) for record, there in coming]
+    return holds(rank(level, inside=False), Ranks(snapshot).leaving(leaving), placed, Books(snapshot)).get("h1")
 
 
 def test_nothing_is_kept_from_levels_above_the_victim() -> None:
@@ -73,7 +76,7 @@ def test_booked_and_given_back_the_books_are_as_before() -> None:
     leaving = [leaves("one", 0, 1), leaves("part", 2, request=ask(0.5))]
     books = Books(world([box("h1")]))
     book = books.hosts["h1"]
-    hold = holds(1, leaving, (), books)["h1"]
+    hold = holds(2, Ranks(world([box("h1")])).leaving(leaving), (), books)["h1"]
     hold.book(book, 1)
     assert (book.cpu_milli, len(next(iter(book.free.values()))), book.cards[2].milli) == (53_000, 5, 500)
     hold.book(book, -1)

@@ -55,10 +55,12 @@ class World:
         )
 
     @staticmethod
-    def instance(hosts: list[Host], jobs: list[JobRecord], teams: Iterable[Team] = ()) -> Instance:
+    def instance(
+        hosts: list[Host], jobs: list[JobRecord], teams: Iterable[Team] = (), policy: Policy | None = None
+    ) -> Instance:
         sites = tuple(Site(id=site) for site in sorted({host.path.site for host in hosts}))
         fleet = Snapshot(now_s=NOW_S, sites=sites, hosts=tuple(hosts), jobs=tuple(jobs), teams=tuple(teams))
-        return reduce(fleet, Policy())
+        return reduce(fleet, policy or Policy())
 
     @staticmethod
     def feasible(
@@ -68,6 +70,7 @@ class World:
         started: Mapping[str, bool] | None = None,
         cards: Mapping[tuple[str, str, str, int], int] | None = None,
         evicted: Mapping[str, bool] | None = None,
+        inside: Mapping[str, bool] | None = None,
     ) -> bool:
         """Whether the family alone allows these counts: `at` by (job, role, host), `cards` by (job, role, host, card)."""
         model = cp_model.CpModel()
@@ -78,6 +81,10 @@ class World:
         for gang in instance.gangs:
             if started and gang.id in started:
                 model.add(variables.started(gang) == started[gang.id])
+            if inside and gang.id in inside:
+                claimed = variables.inside(gang)
+                assert claimed is not None, f"{gang.id} cannot start inside"
+                model.add(claimed == inside[gang.id])
             for workers in gang.workers:
                 for (job, role, host), count in (at or {}).items():
                     if (job, role) == (gang.id, workers.role.name):
