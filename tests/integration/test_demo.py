@@ -49,7 +49,10 @@ def test_every_job_of_the_mix_finishes(tmp_path: Path) -> None:
     assert "steps of torch.distributed training on two hosts" in told
     assert "reach-ddp: preempted for incident at a loss of" in told
     assert "went on from its checkpoint after step" in told
-    assert "jobs        9 succeeded" in told
+    assert "pair: south1, south2 drained for it; started " in told
+    assert "short ran there meanwhile" in told
+    assert "borrower: preempted for owner reclaiming its team's guarantee" in told
+    assert "jobs        14 succeeded" in told
     assert "violation" not in told
     assert left_behind(tmp_path) == []
 
