@@ -16,7 +16,7 @@ from ...model.snapshot import JobRecord, Snapshot
 from ...model.topology import Layer
 from ...solver.bars import Bars
 from ...solver.confinements import Confinements
-from ...solver.demand import allowed_sites, card_takes, placeable
+from ...solver.demand import allowed_sites, card_takes, usable
 from ...solver.ledger import Ledger
 
 Ints = NDArray[np.int64]
@@ -38,7 +38,9 @@ class Floor:
         confinement: Confinements | None = None,
     ) -> None:
         taking = snapshot.hosts if hosts is None else hosts
-        self.hosts: list[Host] = [host for host in taking if placeable(host)]
+        # Spares among them: a gang that lost a host may go there, and bars close them to all others.
+        open_hosts = {host.id for host in usable(snapshot)}
+        self.hosts: list[Host] = [host for host in taking if host.id in open_hosts]
         self.index: dict[HostId, int] = {host.id: number for number, host in enumerate(self.hosts)}
         self.confinement = Confinements(snapshot, policy) if confinement is None else confinement
         self._bar = Bars(snapshot, policy, self.hosts)
