@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from phalanx.model.decision import Certificate, Decision, GoalResult, GoalStatus, Grain, Preemption, Stage, Start
@@ -19,6 +20,7 @@ from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import Team
 from phalanx.model.topology import Site, TopologyPath
 from phalanx.solver.goals import values
+from phalanx.solver.plan import Plan
 
 NOW_S = 1_000_000
 POLICY = Policy()
@@ -140,3 +142,20 @@ def decide(
         goals=goals,
         certificate=certificate,
     )
+
+
+def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """The next round at the same moment: victims wait again, and starts run."""
+    placed = {start.job: start.placement for start in plan.starts}
+    victims = {act.job for act in plan.preemptions}
+    jobs = []
+    for record in snapshot.jobs:
+        if record.id in victims:
+            times = (*record.evictions, snapshot.now_s)
+            jobs.append(replace(record, state=JobState.QUEUED, placement=None, started_s=None, evictions=times))
+        elif record.id in placed:
+            facts = {"placement": placed[record.id], "started_s": snapshot.now_s, "attempt": record.attempt + 1}
+            jobs.append(replace(record, state=JobState.RUNNING, **facts))
+        else:
+            jobs.append(record)
+    return replace(snapshot, jobs=tuple(jobs))

@@ -1,8 +1,8 @@
-"""Property tests share the generators of strategies.py; in this import mode no test folder is on the path by itself."""
+"""Property tests share strategies.py and small_worlds.py; in this import mode no test folder is on the path by itself."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
+from small_worlds import carried_out
 from strategies import contested, policies, snapshots
 
-from phalanx.model.job_state import JobState
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.evict import greedy_plan
@@ -85,20 +85,3 @@ def test_victims_that_queue_again_make_nobody_else_leave(snapshot: Snapshot, pol
     snapshot = replace(snapshot, jobs=tuple(r for r in jobs if r.placement or len(r.job.roles) == 1))
     plan = greedy_plan(snapshot, policy)
     assert greedy_plan(carried_out(snapshot, plan), policy).preemptions == ()
-
-
-def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The next round at the same moment: victims wait again, and starts run."""
-    placed = {start.job: start.placement for start in plan.starts}
-    victims = {act.job for act in plan.preemptions}
-    jobs = []
-    for record in snapshot.jobs:
-        if record.id in victims:
-            times = (*record.evictions, snapshot.now_s)
-            jobs.append(replace(record, state=JobState.QUEUED, placement=None, started_s=None, evictions=times))
-        elif record.id in placed:
-            facts = {"placement": placed[record.id], "started_s": snapshot.now_s, "attempt": record.attempt + 1}
-            jobs.append(replace(record, state=JobState.RUNNING, **facts))
-        else:
-            jobs.append(record)
-    return replace(snapshot, jobs=tuple(jobs))

@@ -3,6 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from small_worlds import POLICY
+
+from phalanx.model.policy import Policy
+from phalanx.model.snapshot import Snapshot
+from phalanx.solver.evict import greedy_plan
+from phalanx.solver.plan import Plan
+from phalanx.solver.solve import solve
+from phalanx.solver.verify import verify, verify_starts
+
+
+def exact(snapshot: Snapshot, policy: Policy) -> Plan:
+    """The plan of a whole round."""
+    decision = solve(snapshot, policy)
+    assert verify(snapshot, policy, decision) == ()
+    return Plan(decision.starts, decision.preemptions)
+
+
+@pytest.fixture(params=[greedy_plan, exact], ids=["greedy", "exact"])
+def planned(request: pytest.FixtureRequest) -> Callable[[Snapshot], Plan]:
+    """Solves and checks that no rule is broken: every victim is legal, and none is needless."""
+
+    def solved(snapshot: Snapshot) -> Plan:
+        plan: Plan = request.param(snapshot, POLICY)
+        assert verify_starts(snapshot, POLICY, plan.starts, plan.preemptions) == ()
+        return plan
+
+    return solved

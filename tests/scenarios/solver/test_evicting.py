@@ -5,46 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import pytest
-from small_worlds import NOW_S, POLICY, ask, box, gang, queued, role, running, world
+from small_worlds import NOW_S, POLICY, ask, box, carried_out, gang, queued, role, running, world
 
 from phalanx.model.decision import ReasonKind, RuleFamily
 from phalanx.model.job import CheckpointPolicy, Preemptible, TopologyConstraint
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Progress
-from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.topology import Layer
-from phalanx.solver.evict import greedy_plan
 from phalanx.solver.explain import reasons
 from phalanx.solver.plan import Plan
-from phalanx.solver.solve import solve
-from phalanx.solver.verify import verify, verify_starts
-
-SITE = (TopologyConstraint(layer=Layer.SITE),)
-ANYTIME = Preemptible.ANYTIME
-
-
-def exact(snapshot: Snapshot, policy: Policy) -> Plan:
-    """The plan of a whole round."""
-    decision = solve(snapshot, policy)
-    assert verify(snapshot, policy, decision) == ()
-    return Plan(decision.starts, decision.preemptions)
-
 
 Planned = Callable[[Snapshot], Plan]
-
-
-@pytest.fixture(params=[greedy_plan, exact], ids=["greedy", "exact"])
-def planned(request: pytest.FixtureRequest) -> Planned:
-    """Solves and checks that no rule is broken: every victim is legal, and none is needless."""
-
-    def solved(snapshot: Snapshot) -> Plan:
-        plan: Plan = request.param(snapshot, POLICY)
-        assert verify_starts(snapshot, POLICY, plan.starts, plan.preemptions) == ()
-        return plan
-
-    return solved
+SITE = (TopologyConstraint(layer=Layer.SITE),)
+ANYTIME = Preemptible.ANYTIME
 
 
 def low(name: str, *seats: tuple[str, Iterable[int]], gpus: int | None = None, **more: object) -> JobRecord:
@@ -226,22 +200,6 @@ class TestAgeAndStability:
         assert ([start.job for start in plan.starts], victims(plan)) == (["J"], {"low"})
         (reason,) = reasons(snapshot, POLICY, plan.starts, plan.preemptions)
         assert (reason.job, reason.kind, reason.available) == ("same", ReasonKind.BUSY, 0)
-
-
-def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The next round: victims wait again, and starts run."""
-    placed = {start.job: start.placement for start in plan.starts}
-    jobs = []
-    for record in snapshot.jobs:
-        if record.id in victims(plan):
-            times = (*record.evictions, snapshot.now_s)
-            jobs.append(replace(record, state=JobState.QUEUED, placement=None, started_s=None, evictions=times))
-        elif record.id in placed:
-            facts = {"placement": placed[record.id], "started_s": snapshot.now_s, "attempt": record.attempt + 1}
-            jobs.append(replace(record, state=JobState.RUNNING, **facts))
-        else:
-            jobs.append(record)
-    return replace(snapshot, jobs=tuple(jobs))
 
 
 class TestWeight:

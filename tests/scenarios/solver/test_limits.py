@@ -4,44 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import pytest
 from small_worlds import NOW_S, POLICY, ask, box, gang, queued, running, world
 
 from phalanx.model.decision import Reason, ReasonKind, RuleFamily
 from phalanx.model.host import Window
 from phalanx.model.ids import TeamId
 from phalanx.model.job import AntiAffinity, Preemptible
-from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer
-from phalanx.solver.evict import greedy_plan
 from phalanx.solver.explain import reasons
 from phalanx.solver.plan import Plan
-from phalanx.solver.solve import solve
-from phalanx.solver.verify import verify, verify_starts
-
-
-def exact(snapshot: Snapshot, policy: Policy) -> Plan:
-    """The plan of a whole round."""
-    decision = solve(snapshot, policy)
-    assert verify(snapshot, policy, decision) == ()
-    return Plan(decision.starts, decision.preemptions)
-
 
 Planned = Callable[[Snapshot], Plan]
-
-
-@pytest.fixture(params=[greedy_plan, exact], ids=["greedy", "exact"])
-def planned(request: pytest.FixtureRequest) -> Planned:
-    """Solves and checks that no rule is broken."""
-
-    def solved(snapshot: Snapshot) -> Plan:
-        plan: Plan = request.param(snapshot, POLICY)
-        assert verify_starts(snapshot, POLICY, plan.starts, plan.preemptions) == ()
-        return plan
-
-    return solved
 
 
 def team(name: str, parent: str | None = None, h100: int | None = None) -> Team:
