@@ -106,12 +106,12 @@ def test_saved_work_never_shrinks() -> None:
     assert apply_event(running, EVENTS[7], Policy(), 60) is running
 
 
-def test_a_demoted_job_has_the_limit_of_preemptible_work() -> None:
+def test_a_job_has_its_own_limit_or_that_of_its_pool_also_when_it_is_demoted_for_money() -> None:
     time = Policy().time
     running = record(JobState.RUNNING)
     assert walltime_limit_s(running, True, Policy()) == time.limit_team_s
     assert walltime_limit_s(running, False, Policy()) == time.limit_shared_s
-    assert walltime_limit_s(replace(running, demoted=True), True, Policy()) == time.limit_preemptible_s
+    assert walltime_limit_s(replace(running, demoted=True), True, Policy()) == time.limit_team_s
     anytime = replace(running, job=replace(JOB, preemptible=Preemptible.ANYTIME))
     assert walltime_limit_s(anytime, True, Policy()) == time.limit_preemptible_s
     own = replace(anytime, job=replace(JOB, walltime_limit_s=7))
