@@ -76,7 +76,9 @@ class EarlyRows:
         self._tell()
         early = None if self._over else self._early(shard_of)
         if early is None or not early.any():
-            self._over = True
+            if not self._over:
+                self._over = True
+                self.rest()
             self._shards.gather(shard_of, rows, out, grow)
             return
         places = np.flatnonzero(early)
@@ -118,6 +120,12 @@ class EarlyRows:
                 _log.debug("rows of shard %s are compared later: %s", index, error)
                 with self._lock:
                     self._unproved.setdefault(index, []).extend(done)
+
+    def rest(self) -> None:
+        """Lets go of the threads that read single rows."""
+        for source in set(self._shards.sources):
+            if isinstance(source, ObjectSource):
+                source.rest()
 
     def finish(self) -> None:
         """Compares what can be compared. Raises CorruptShard; warns of rows whose shards never came."""

@@ -168,8 +168,10 @@ class Loader:
         self._transforms.close()
         self._closed = True
         early, self._early = self._early, None
-        if early is not None and not failed:
-            early.finish()
+        if early is not None:
+            early.rest()
+            if not failed:
+                early.finish()
 
     def __enter__(self) -> Self:
         return self

@@ -40,6 +40,8 @@ class ObjectSource:
     the bandwidth over all threads. Raises DatasetError for an address that no store can have.
     """
 
+    _row_pool: ThreadPoolExecutor | None
+
     def __init__(
         self,
         url: str,
@@ -135,15 +137,25 @@ class ObjectSource:
             self._bandwidth.take(sum(sizes))
             return pieces
 
-        return self._row_pool.submit(read)
+        with self._lock:
+            if self._row_pool is None:
+                # Apart from the whole shards: the first rows must not queue behind what is read ahead.
+                self._row_pool = ThreadPoolExecutor(_ROW_READS, "phalanx-rows")
+            return self._row_pool.submit(read)
+
+    def rest(self) -> None:
+        """Lets go of the threads of `ranges`, which only the start needs; what is asked for already still comes."""
+        with self._lock:
+            pool, self._row_pool = self._row_pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._store: Any = None
         self._bandwidth = Bandwidth(self._bytes_per_s)
         self._pool = ThreadPoolExecutor(self._at_once * 4, "phalanx-remote")
-        # Apart from the whole shards: the first rows must not queue behind what is read ahead.
-        self._row_pool = ThreadPoolExecutor(_ROW_READS, "phalanx-rows")
+        self._row_pool = None
 
     def _made(self, *, check_only: bool = False) -> Any:
         """The client. Raises DatasetError in a process that was forked after its parent used one."""

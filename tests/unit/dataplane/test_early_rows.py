@@ -75,8 +75,15 @@ def test_the_first_batches_come_before_any_whole_shard_and_are_the_same(
             assert all(batch[name].equal(right[name]) for name in right)
             if number == 2:
                 assert fetched(tmp_path / "cache") == 0
+                assert row_readers()
                 held_back.set()
+        until(lambda: not row_readers())
     assert fetched(tmp_path / "cache") == 12
+
+
+def row_readers() -> list[str]:
+    """Threads that read single rows; the start over, none is kept."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("phalanx-rows")]
 
 
 def test_a_shard_gives_a_quarter_of_its_rows_and_then_is_waited_for(
