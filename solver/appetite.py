@@ -11,6 +11,7 @@ from ..model.job import Role
 from ..model.job_state import JobState
 from ..model.snapshot import Snapshot
 from .demand import card_takes
+from .remember import remembered
 
 Amounts = tuple[int, int, int]
 """Milli-cores, MiB and Mbit/s."""
@@ -35,6 +36,7 @@ class Appetite:
         return free
 
 
+@remembered
 def appetite(snapshot: Snapshot) -> Appetite:
     """The appetite of the jobs that wait in the queue or hold capacity; of all their roles with GPUs."""
     roles = [

@@ -15,7 +15,7 @@ from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .access import Access, Reach
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import (
     CardKind,
     Confinement,
@@ -110,7 +110,7 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
     hosts = host_classes(snapshot, may_leave)
     rights = rights_of(snapshot)
     access, slots = Access(rights, may_leave), _Slots(snapshot, policy, hosts)
-    confinement = Confinements(snapshot, policy)
+    confinement = confinements(snapshot, policy)
     gangs = []
     for record in candidates(snapshot):
         may, only = rights.can_be_inside(record), only_inside(record)

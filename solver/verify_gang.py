@@ -12,7 +12,7 @@ from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import candidates
 from .violation import Violation
 
@@ -71,7 +71,7 @@ def topology(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Ite
     """A gang stays in one domain of its required layer, and each tensor group in one NVLink domain."""
     hosts = {host.id: host for host in snapshot.hosts}
     records = {record.id: record for record in snapshot.jobs}
-    confinement = Confinements(snapshot, policy)
+    confinement = confinements(snapshot, policy)
     for start in starts:
         record = records.get(start.job)
         if record is None:
