@@ -19,6 +19,7 @@ from .verify_guarantee import guarantee
 from .verify_hosts import capacity, eligibility
 from .verify_needless import needless
 from .verify_preemption import preemption
+from .verify_prefetch import prefetch
 from .verify_quota import quota
 from .verify_reservation import releases, reservation
 from .verify_reserved import reserved
@@ -33,6 +34,7 @@ __all__ = [
     "goals",
     "guarantee",
     "preemption",
+    "prefetch",
     "quota",
     "releases",
     "reservation",
@@ -52,6 +54,7 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
     found = (
         *verify_starts(snapshot, policy, decision.starts, decision.preemptions, decision.reservations),
         *releases(snapshot, decision),
+        *prefetch(snapshot, policy, decision),
         *unsupported(decision),
     )
     # Goals of starts that are no placements at all (unknown hosts, missing workers) have no value to compare with.
