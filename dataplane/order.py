@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import PCG64, SeedSequence
 
 from .errors import LoaderError
 
@@ -167,7 +168,7 @@ class Order:
         if not self.shuffle:
             return np.arange(size, dtype=np.int64)
         # numpy promises the raw stream of a bit generator for ever, but not that of Generator.permutation.
-        stream = np.random.PCG64(np.random.SeedSequence((self.seed, *purpose)))
+        stream = PCG64(SeedSequence((self.seed, *purpose)))
         return np.argsort(np.asarray(stream.random_raw(size)), kind="stable").astype(np.int64, copy=False)
 
 
