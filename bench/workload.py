@@ -11,7 +11,7 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team
 from ..model.topology import Link, Site
 from ..solver.admission import Admissions
@@ -120,8 +120,12 @@ def runnable(workload: Workload, policy: Policy) -> Workload:
     """The workload without jobs that admission refuses on this fleet; `left_out` says how many those are."""
     empty = Snapshot(now_s=0, sites=workload.sites, hosts=workload.hosts, teams=workload.teams, links=workload.links)
     admissions = Admissions(empty, policy)
-    kept = tuple(each for each in workload.jobs if admissions.never_fits(each.job) is None)
+    kept = tuple(each for each in workload.jobs if _can_start(each.job, admissions))
     return replace(workload, jobs=kept, left_out=workload.left_out + len(workload.jobs) - len(kept))
+
+
+def _can_start(job: Job, admissions: Admissions) -> bool:
+    return admissions.never_fits(JobRecord(job=job, submitted_s=0)) is None
 
 
 def gpus_of(job: Job) -> float:
