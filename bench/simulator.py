@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..adapters.fakes.clock import VirtualClock
 from ..adapters.fakes.memory_store import MemoryStore
@@ -16,6 +16,7 @@ from ..adapters.store.core import Retention
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
+from ..model.decision import Decision
 from ..model.event import Event
 from ..model.job_state import JobState
 from ..model.limits import walltime_limit_s
@@ -23,7 +24,7 @@ from ..model.policy import Policy
 from .evictions import Evictions
 from .executor import SimulatedExecutor
 from .foresight import Foresight
-from .heap import End, Heap, HostBack, HostDies, Key, Release, Round, Submit, Up, Wake
+from .heap import End, Heap, HostBack, HostDies, Key, Loaded, Release, Round, Starves, Submit, Up, Wake
 from .ledger import Ledger
 from .run import Rounds, Run
 from .tally import Tally, count
@@ -88,6 +89,7 @@ class _Simulation:
         self._round_at_s: int | None = None
         self._last_round_s = -options.interval_s
         self._previous: RoundRecord | None = None
+        self._planned_s: set[int] = set()
         self._prepare()
 
     def run(self, name: str) -> Run:
@@ -134,7 +136,7 @@ class _Simulation:
         self._store.put_sites(self._workload.sites, self._workload.links)
         self._store.put_teams(self._workload.teams)
         for host in self._workload.hosts:
-            self._store.put_host(host, now_s=0)
+            self._store.put_host(replace(host, disk_free_mib=self._options.timing.cache_mib), now_s=0)
         lease = self._store.acquire(LEASE, "simulator", ttl_s=FOREVER_S, now_s=0)
         self._term = lease.term if lease else 1
         for index, each in enumerate(self._workload.jobs):
@@ -163,6 +165,11 @@ class _Simulation:
                 self._ledger.back(host)
                 self._append(self._executor.host_back(host, now_s), now_s)
                 self._call_round(now_s)
+            case Loaded():
+                self._append(self._executor.loaded(happening, now_s), now_s)
+            case Starves(job=job):
+                if job in self._tally.queue:
+                    self._call_round(now_s)
             case Wake():
                 self._call_round(now_s, force=True)
             case Round():
@@ -172,6 +179,7 @@ class _Simulation:
         job = self._workload.jobs[index].job
         self._store.submit(job, now_s=now_s)
         self._tally.submitted(job.id, now_s)
+        self._heap.push(now_s + self._policy.time.starve_after_s, Starves(job.id))
         self._call_round(now_s)
 
     def _append(self, events: Sequence[Event], now_s: int) -> None:
@@ -228,6 +236,8 @@ class _Simulation:
         if record.outcome == "committed" and record.snapshot is not None:
             self._evictions.decided(record.snapshot, record.decision)
             self._foresight.decided(record.decision)
+        if record.outcome != "conflict":
+            self._follow_plans(record.decision, now_s)
         self._drive(now_s)
         for job in list(self._tally.queue):
             left = self._store.job(job)
@@ -238,6 +248,14 @@ class _Simulation:
             self._foresight.look(self._store.snapshot(now_s))
         if record.outcome == "conflict":
             self._call_round(now_s)
+
+    def _follow_plans(self, decision: Decision, now_s: int) -> None:
+        """Hosts load what is planned to be read there, and a round looks again when a gang is planned to start."""
+        self._executor.prestage(decision.prefetches, now_s)
+        due = {plan.planned_start_s for plan in decision.reservations if plan.planned_start_s > now_s}
+        for at_s in sorted(due - self._planned_s):
+            self._planned_s.add(at_s)
+            self._heap.push(at_s, Wake())
 
     def _close(self, now_s: int) -> None:
         """What still runs or waits when the run ends."""
