@@ -25,6 +25,7 @@ from .evictions import Evictions
 from .executor import SimulatedExecutor
 from .foresight import Foresight
 from .heap import End, Heap, HostBack, HostDies, Key, Loaded, Release, Round, Starves, Submit, Up, Wake
+from .idle import Idle
 from .ledger import Ledger
 from .run import Rounds, Run
 from .tally import Tally, count
@@ -45,13 +46,14 @@ KEPT = Retention(rounds=1, snapshots=0, log=1_000)
 class Options:
     """`interval_s`: rounds are at least that far apart. `until_s` ends the run early, with jobs left unfinished.
 
-    `forecast_s`: how often the service's forecast is made, to be judged; None for never.
+    `forecast_s`: how often the service's forecast is made, to be judged; None for never. `idle`: tells why GPUs idled.
     """
 
     interval_s: int = 60
     seed: int = 1
     until_s: int | None = None
     forecast_s: int | None = None
+    idle: bool = False
     timing: Timing = field(default_factory=Timing)
 
 
@@ -75,17 +77,17 @@ class _Simulation:
         self, workload: Workload, scheduler: Scheduler, policy: Policy, options: Options, progress: Progress | None
     ) -> None:
         self._workload, self._policy, self._options, self._progress = workload, policy, options, progress
-        self._scheduler = scheduler
+        self._scheduler, self._guaranteed = scheduler, workload.guaranteed_milli
         self._clock = VirtualClock()
         self._store = MemoryStore(policy, KEPT)
         self._heap = Heap()
         self._evictions = Evictions(policy)
         self._foresight = Foresight(policy, options.forecast_s)
         self._executor = SimulatedExecutor(workload, self._heap, options.seed, options.timing, self._evictions)
-        self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs)
+        self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs, workload.beside)
+        self._idle = Idle(policy, told=options.idle)
         self._rounds = Rounds()
         self._tally = Tally(workload.jobs, self._ledger)
-        self._guaranteed = workload.guaranteed_milli
         self._round_at_s: int | None = None
         self._last_round_s = -options.interval_s
         self._previous: RoundRecord | None = None
@@ -101,6 +103,7 @@ class _Simulation:
             if self._options.until_s is not None and at_s > self._options.until_s:
                 now_s = self._options.until_s
                 break
+            self._idle.passed(self._ledger.idle_milli, min(at_s, self._workload.span_s) - now_s)
             now_s = at_s
             self._clock.move_to(now_s)
             self._handle(happening, now_s)
@@ -128,7 +131,8 @@ class _Simulation:
             evictions=self._evictions.all,
             told=self._foresight.told,
             slips=self._foresight.slips,
-            guaranteed_milli=self._workload.guaranteed_milli,
+            idle=self._idle.total,
+            guaranteed_milli=self._guaranteed,
         )
 
     def _prepare(self) -> None:
@@ -244,6 +248,7 @@ class _Simulation:
             if left.state.ended:
                 self._tally.dropped(left, now_s)
         self._tally.waiting()
+        self._idle.decided(lambda: self._store.snapshot(now_s))
         if self._tally.queue and self._foresight.due(now_s):
             self._foresight.look(self._store.snapshot(now_s))
         if record.outcome == "conflict":

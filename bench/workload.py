@@ -15,6 +15,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team
 from ..model.topology import Link, Site
 from ..solver.admission import Admissions
+from ..solver.appetite import Amounts, beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,12 @@ class Workload:
     def guaranteed_milli(self) -> dict[TeamId, int]:
         """milli-GPU that each team with a guarantee is guaranteed, all types together."""
         return {team.id: sum(quota.gpu_milli for quota in team.guarantee) for team in self.teams if team.guarantee}
+
+    @property
+    def beside(self) -> Amounts:
+        """What the jobs ask for each GPU beside it: milli-cores, MiB and Mbit/s, the mean over all of them."""
+        roles = [role for each in self.jobs for role in each.job.roles]
+        return beside(role for role in roles if role.request.gpu_milli)
 
     @property
     def span_s(self) -> int:
