@@ -7,6 +7,7 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ from .demand import (
     victims,
 )
 from .held import Card, HostClass, host_classes
+from .places import Places
 from .rights import Rights, only_inside, rights_of
 
 
@@ -142,20 +144,33 @@ class _Slots:
     """The slots of worker classes. Equal roles have equal slots: a large queue has many jobs of few shapes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass]) -> None:
-        self._snapshot, self._policy, self._hosts = snapshot, policy, hosts
+        self._snapshot, self._policy = snapshot, policy
         self._held = held_back(snapshot)
-        self._any_window = any(host.host.windows for host in hosts.values())
+        self._places = Places(hosts.values())
+        # Work that is over between the same two beginnings of windows meets the same windows.
+        self._begins = sorted({window.start_s for host in hosts.values() for window in host.host.windows})
         self._known: dict[object, tuple[Slot, ...]] = {}
 
     def of(self, record: JobRecord, role: Role, reach: Reach, covered: frozenset[str]) -> WorkerClass:
         """The workers of that role, their gang reaching these victims, and covered on these GPU types."""
         sites = allowed_sites(record.job, self._snapshot, self._policy)
         team = record.job.team if role.request.fractional else None
-        over_s = surely_over_s(record, self._snapshot, self._policy) if self._any_window else 0
+        over_s = surely_over_s(record, self._snapshot, self._policy) if self._begins else 0
         own = record.id if record.replacing else None
-        key = (role.request, role.gpu_types, role.count, sites, team, reach, over_s, own)
+        level = record.level if self._held else 0
+        key = (
+            role.request,
+            role.gpu_types,
+            role.count,
+            sites,
+            team,
+            reach,
+            bisect_left(self._begins, over_s),
+            own,
+            level,
+        )
         if key not in self._known:
-            usable = _open(self._hosts.values(), record, self._held, self._snapshot.now_s, over_s)
+            usable = _open(self._places.among(role, reach), record, self._held, self._snapshot.now_s, over_s)
             self._known[key] = _slots(record.job.team, role, usable, sites, reach)
         slots = self._known[key]
         if not covered:

@@ -197,11 +197,17 @@ class Options:
         for kind, cards in book.free.items():
             free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
         after = {name: cards - taken.get(name, 0) for name, cards in free.items()}
-        if any(cards < 0 for cards in after.values()):
+        if any(cards < 0 and not self._shares(types, name) for name, cards in after.items()):
             return None
+        after = {name: max(0, cards) for name, cards in after.items()}
         lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps))
         lost -= self._fleet.room(after, (cpu, memory, network))
         return loss + lost, sum(taken.values()), sum(after.values()), cpu, self._tree.rank[node]
+
+    def _shares(self, types: Types, gpu_type: str) -> bool:
+        """Whether fractions of several roles may share cards of that type, on which each is counted alone."""
+        chosen = zip(self._shape.roles, types, strict=True)
+        return sum(role.request.fractional and name == gpu_type for role, name in chosen) > 1
 
 
 def _opened(role: Role, gpu_type: str, book: HostBook, team: TeamId | None) -> int:

@@ -122,7 +122,7 @@ def _options(
     gone = replace(snapshot, jobs=jobs, reservations=())
     per_role = []
     for role in record.job.roles:
-        ways = list(combinations_with_replacement(list(_seats(role, snapshot)), role.count))
+        ways = list(combinations_with_replacement(list(seats(role, snapshot)), role.count))
         per_role.append([(role.name, way) for way in ways])
     total = 1
     for ways_of_role in per_role:
@@ -138,7 +138,7 @@ def _options(
                 yield option
 
 
-def _seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
+def seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
     """Every place a worker of the role might sit, whatever the rules say."""
     for host in snapshot.hosts:
         if not role.request.gpu_milli:

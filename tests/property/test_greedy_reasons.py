@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import given, settings
-from strategies import policies, snapshots
+from hypothesis.strategies import one_of
+from one_more import accepted, could_start
+from strategies import contested, policies, snapshots
 
 from phalanx.model.decision import ReasonKind, RuleFamily
 from phalanx.model.ids import JobId
@@ -22,6 +24,32 @@ from phalanx.solver.placing import Placer
 from phalanx.solver.plan import Plan
 
 STANDING = {ReasonKind.NEVER_FITS, ReasonKind.HELD, ReasonKind.BLOCKED, ReasonKind.BACK_OFF}
+
+
+@settings(deadline=None, max_examples=100)
+@given(snapshot=one_of(snapshots(4, 3, 6, 3), contested(3, 3, 5)), policy=policies())
+def test_what_waits_could_start_nowhere_and_what_is_advised_keeps_every_rule(
+    snapshot: Snapshot, policy: Policy
+) -> None:
+    """With guarantees, reserved pools, plans and jobs that are never to be preempted; each place is tried."""
+    plan = greedy_plan(snapshot, policy)
+    started = {start.job for start in plan.starts}
+    explainer = Explainer(snapshot, policy, plan.starts, plan.preemptions, reservations=plan.reservations)
+    for record in snapshot.jobs:
+        if record.state is not JobState.QUEUED or record.id in started:
+            continue
+        reason = explainer.reason(record)
+        if reason.kind is ReasonKind.NEVER_FITS:
+            alone = replace(snapshot, jobs=(replace(record, replacing=()),), reservations=())
+            emptied = replace(alone, hosts=tuple(replace(well(host), windows=()) for host in snapshot.hosts))
+            assert not could_start(emptied, policy, Plan(), record), reason.sentence
+        elif reason.kind not in STANDING | {ReasonKind.UNDECIDED, ReasonKind.RESERVED}:
+            assert not could_start(snapshot, policy, plan, record), reason.sentence
+            for tip in explainer.tips(record):
+                changed = replace(record, job=tip.job)
+                placement = explainer.lifted(changed, ())
+                assert placement is not None
+                assert accepted(snapshot, policy, plan, changed, placement), tip.text
 
 
 def unguaranteed(snapshot: Snapshot) -> Snapshot:
