@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 
@@ -25,7 +25,7 @@ def accepted(
     plan: Plan,
     record: JobRecord,
     placement: Placement,
-    aside: Sequence[RuleFamily] = (),
+    aside: Collection[RuleFamily] = (),
 ) -> bool:
     """Whether the verifier lets the gang, as `record` says it, start there beside the plan; families `aside` or not."""
     jobs = tuple(record if other.id == record.id else other for other in snapshot.jobs)
