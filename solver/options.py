@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from ..model.host import MILLI
@@ -37,6 +37,15 @@ class Shape:
     sites: frozenset[SiteId]
     team: TeamId | None
     bar: Bar
+    number: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Roles nest deeply, and shapes are looked up often.
+        number = hash((self.roles, self.confinement, self.sites, self.team, self.bar))
+        object.__setattr__(self, "number", number)
+
+    def __hash__(self) -> int:
+        return self.number
 
     @staticmethod
     def of(job: Job, confinement: Confinement, sites: frozenset[SiteId], bar: Bar) -> Shape:
