@@ -86,7 +86,7 @@ class Worlds:
             self._rank = max(rank(record.level, inside=inside) for inside in self._rivals.ways(record))
 
     def enough(self, record: JobRecord, world: World = NOW) -> bool:
-        """Whether enough is free in that world on cards that the gang takes; what else it asks aside. It is seen then."""
+        """Whether enough is free in that world on cards that the gang takes. It is seen then."""
         self.see(record)
         if world not in self._enough:
             ranks = (rank(record.level, inside=inside) for inside in self._rivals.ways(record))
