@@ -170,9 +170,10 @@ class Stage(StrEnum):
 
 
 class Grain(StrEnum):
-    """How finely the round told hosts and workers apart."""
+    """How finely the round told hosts and workers apart; in a kernel gangs have some of their hosts only."""
 
     SINGLETONS = "singletons"
+    KERNEL = "kernel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

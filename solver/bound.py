@@ -118,7 +118,10 @@ def judge(
             # A milli-GPU is worth at least H in `start` and `spare`, and one in `guarantee`; this rounds the gap up.
             worth = 1 if value.name.startswith("guarantee[") else policy.objective.horizon_s
             short = -(-(top - value.value) // worth)
-            if short <= _one_gang(snapshot, policy, level_of(value)):
+            one_more = value.name.startswith("start[") and top - value.value <= _worth(
+                snapshot, policy, level_of(value)
+            )
+            if one_more or short <= _one_gang(snapshot, policy, level_of(value)):
                 status = GoalStatus.WITHIN_A_GANG
         results.append(
             GoalResult(name=value.name, unit=value.unit, value=value.value, bound=top, status=status, parts=value.parts)
@@ -134,3 +137,10 @@ def _one_gang(snapshot: Snapshot, policy: Policy, level: int) -> int:
     running = sum(r.job.gpu_milli for r in snapshot.jobs if r.level == level and r.state.holds_capacity)
     waiting = [value_milli(record, policy) for record in candidates(snapshot) if record.level == level]
     return max(running * policy.solve.within_a_gang_milli // 1000, max(waiting, default=0))
+
+
+def _worth(snapshot: Snapshot, policy: Policy, level: int) -> int:
+    """What `start` of the level gains at least by the waiting gang that is worth most there [mGPU*s]."""
+    ranks = order(snapshot, policy)
+    waiting = (record.id for record in candidates(snapshot) if record.level == level)
+    return policy.objective.horizon_s // 100 * max((ranks.milli[job] * ranks.weight[job] for job in waiting), default=0)

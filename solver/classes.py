@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..model.ids import HostId, JobId, SiteId, TeamId
 from ..model.job import Role
@@ -106,14 +107,28 @@ class Instance:
         return total
 
 
-def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
-    """The instance of this round at the singleton grain."""
+class Narrow(Protocol):
+    """Chooses among the hosts that could take a role of a gang."""
+
+    def __call__(self, record: JobRecord, role: Role, reach: Reach, places: Places) -> list[HostClass]:
+        """The hosts to look at, in their order."""
+
+
+class TooLarge(Exception):
+    """The instance has more slots than were asked for."""
+
+
+def reduce(snapshot: Snapshot, policy: Policy, *, most: int | None = None, narrow: Narrow | None = None) -> Instance:
+    """The instance of this round at the singleton grain; `narrow` leaves gangs only some of their hosts.
+
+    Raises TooLarge once it has more than `most` slots.
+    """
     may_leave = victims(snapshot, policy)
     hosts = host_classes(snapshot, may_leave)
     rights = rights_of(snapshot)
-    access, slots = Access(rights, may_leave), _Slots(snapshot, policy, hosts)
+    access, slots = Access(rights, may_leave), _Slots(snapshot, policy, hosts, narrow)
     confinement = confinements(snapshot, policy)
-    gangs = []
+    gangs, total = [], 0
     for record in candidates(snapshot):
         may, only = rights.can_be_inside(record), only_inside(record)
         widest = access.reach(record, inside=may)
@@ -126,6 +141,9 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
         if all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
             reach = access.reach(record, inside=False)
             gangs.append(Gang(record, confinement(record.job), workers, reach, widest if may else reach, may, only))
+            total += sum(len(w.slots) for w in workers)
+            if most is not None and total > most:
+                raise TooLarge(f"more than {most} slots")
     return Instance(snapshot, policy, hosts, tuple(gangs), may_leave, rights)
 
 
@@ -143,8 +161,10 @@ def _covered(record: JobRecord, role: Role, rights: Rights, may: bool) -> frozen
 class _Slots:
     """The slots of worker classes. Equal roles have equal slots: a large queue has many jobs of few shapes."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass]) -> None:
-        self._snapshot, self._policy = snapshot, policy
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass], narrow: Narrow | None
+    ) -> None:
+        self._snapshot, self._policy, self._narrow = snapshot, policy, narrow
         self._held = held_back(snapshot)
         self._places = Places(hosts.values())
         # Work that is over between the same two beginnings of windows meets the same windows.
@@ -156,7 +176,7 @@ class _Slots:
         sites = allowed_sites(record.job, self._snapshot, self._policy)
         team = record.job.team if role.request.fractional else None
         over_s = surely_over_s(record, self._snapshot, self._policy) if self._begins else 0
-        own = record.id if record.replacing else None
+        own = record.id if record.replacing or self._narrow is not None else None
         level = record.level if self._held else 0
         key = (
             role.request,
@@ -170,7 +190,8 @@ class _Slots:
             level,
         )
         if key not in self._known:
-            usable = _open(self._places.among(role, reach), record, self._held, self._snapshot.now_s, over_s)
+            among = self._narrow(record, role, reach, self._places) if self._narrow else self._places.among(role, reach)
+            usable = _open(among, record, self._held, self._snapshot.now_s, over_s)
             self._known[key] = _slots(record.job.team, role, usable, sites, reach)
         slots = self._known[key]
         if not covered:

@@ -63,8 +63,8 @@ def _of_class(
     hosts = {worker.host for worker in placed}
     kinds = {
         (host.id, gpu.index): CardKind.of(gpu)
-        for host in variables.instance.hosts.values()
-        if host.id in hosts
+        for name in hosts
+        if (host := variables.instance.hosts.get(name)) is not None
         for gpu in host.host.gpus
     }
     counts: Counter[tuple[str, CardKind | None]] = Counter()

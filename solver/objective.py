@@ -52,6 +52,12 @@ class Goal:
     parts: dict[str, Sum]
 
     @property
+    def level(self) -> int | None:
+        """The level that it is a goal of, as `start[2]` is of 2; None for those of the whole round."""
+        _, bracket, rest = self.name.partition("[")
+        return int(rest[:-1]) if bracket else None
+
+    @property
     def constant(self) -> int:
         """The part that no decision changes."""
         return sum(part.constant for part in self.parts.values())

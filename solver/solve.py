@@ -12,7 +12,7 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from . import symmetry
 from .bound import judge, uppers
-from .classes import Instance, reduce
+from .classes import Instance, TooLarge, reduce
 from .collector import paused_collector
 from .constraints import FAMILIES
 from .decode import decode
@@ -24,6 +24,7 @@ from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
 from .guard import Guard, Unlimited
+from .kernel import WAITING, kernel
 from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
 from .objective import Goal, goals
@@ -31,6 +32,7 @@ from .plan import Plan
 from .prefetch import prefetches
 from .reprieve import reprieve
 from .stages import Incumbent, Outcome, run
+from .top_up import top_up
 from .variables import Variables
 from .verify import verify_starts
 
@@ -52,8 +54,11 @@ class _Candidate:
 _FEWEST_COLUMNS = 4_000
 """Exact models of at most this many columns are counted before they are called too large."""
 
-_SPARSE = 10
-"""Candidates x hosts for each column: where even that is too large, so is the exact model."""
+_WRITTEN_S = 0.0003
+"""Seconds in which a column is surely written into a model, with its rows."""
+
+_PLACED_S = 0.004
+"""Seconds in which the greedy surely places a gang or finds no place."""
 
 
 @paused_collector()
@@ -67,7 +72,7 @@ def solve(
     `lap` is told of the end of each stage: reduce, greedy, exact, bounds, reasons.
     """
     guard = guard or Unlimited()
-    instance = None if _far_too_large(snapshot, policy) else reduce(snapshot, policy)
+    instance = _reduced(snapshot, policy)
     drains = NO_PLANS if instance is None else plans(instance)
     lap("reduce")
     best = _candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
@@ -76,11 +81,17 @@ def solve(
     anything = bool(startable or drains.gangs)
     known = None if instance is None else drains
     limits = uppers(snapshot, policy, frozenset(gang.id for gang in startable), known)
-    outcome, size = Outcome(), (0, 0)
+    outcome, size, grain = Outcome(), (0, 0), Grain.SINGLETONS
     if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
         outcome.stopped = "columns"
+        if _affordable(WAITING * len(startable), guard):
+            best, outcome.spent_ms, size = _in_kernel(snapshot, policy, best, limits, guard)
+            grain = Grain.KERNEL if size[0] else grain
     elif instance is not None and anything:
-        best, outcome, size = _search(instance, drains, best, limits, guard)
+        if _affordable(instance.columns + drains.columns, guard):
+            best, outcome, size = _search(instance, drains, best, limits, guard)
+        else:
+            outcome.stopped = "deadline"
     lap("exact")
     bounds = _bounds(best, outcome, limits)
     if outcome.stopped and guard.remaining_s() > 0:
@@ -100,7 +111,7 @@ def solve(
         goals=judge(snapshot, policy, best.values, bounds),
         certificate=Certificate(
             stage=best.stage if anything else Stage.NOTHING_TO_DO,
-            grain=Grain.SINGLETONS,
+            grain=grain,
             budget_ms=policy.solve.budget_ms,
             spent_ms=outcome.spent_ms,
             seed=policy.solve.seed,
@@ -112,31 +123,62 @@ def solve(
     )
 
 
-def _far_too_large(snapshot: Snapshot, policy: Policy) -> bool:
-    """Whether the exact model is too large beyond doubt, so that nothing is reduced for it."""
-    columns = max(_FEWEST_COLUMNS, policy.solve.exact_columns)
-    return len(candidates(snapshot)) * len(snapshot.hosts) > _SPARSE * columns
+def _reduced(snapshot: Snapshot, policy: Policy) -> Instance | None:
+    """The round at the singleton grain; None where it is too large for the exact model beyond doubt."""
+    try:
+        return reduce(snapshot, policy, most=max(_FEWEST_COLUMNS, policy.solve.exact_columns))
+    except TooLarge:
+        return None
+
+
+def _affordable(columns: int, guard: Guard) -> bool:
+    """Whether the model is surely written before the deadline."""
+    return guard.remaining_s() > columns * _WRITTEN_S
+
+
+def _in_kernel(
+    snapshot: Snapshot, policy: Policy, best: _Candidate, limits: Sequence[int], guard: Guard
+) -> tuple[_Candidate, int, tuple[int, int]]:
+    """The better of the plan at hand and the kernel's; the time spent, and the size of the model. It bounds nothing."""
+    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns * 2 // 3)
+    columns = instance.columns + drains.columns
+    if columns > policy.solve.exact_columns or not _affordable(columns, guard):
+        return best, 0, (0, 0)
+    best, outcome, size = _search(instance, drains, best, limits, guard, alike=False)
+    return best, outcome.spent_ms, size
 
 
 def _search(
-    instance: Instance, drains: Plans, best: _Candidate, limits: Sequence[int], guard: Guard
+    instance: Instance, drains: Plans, best: _Candidate, limits: Sequence[int], guard: Guard, *, alike: bool = True
 ) -> tuple[_Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
     policy, model = instance.policy, cp_model.CpModel()
-    variables, listed = build(model, instance, drains)
-    incumbent = Incumbent(best.rank, encode(variables, best.plan))
+    variables, listed = build(model, instance, drains, alike=alike)
+    # In a kernel nobody of some level may leave: what its goals are is then known, and they are not listed.
+    attained = {value.name: (value.value, limit) for value, limit in zip(best.values, limits, strict=True)}
+    limits = [attained[goal.name][1] for goal in listed]
+    incumbent = Incumbent([attained[goal.name][0] for goal in listed], encode(variables, best.plan))
     budget_ms, seed = policy.solve.budget_ms, policy.solve.seed
     outcome = run(model, listed, incumbent, limits, budget_ms=budget_ms, seed=seed, guard=guard)
-    best = _better(best, _exact(variables, outcome, instance.snapshot, policy))
+    found = _exact(variables, outcome, instance.snapshot, policy)
+    if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
+        best = _better(best, _topped_up(found, listed, outcome, instance.snapshot, policy))
+    best = _better(best, found)
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
 
 
-def build(model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS) -> tuple[Variables, tuple[Goal, ...]]:
-    """Writes the whole model of a round: variables, every rule family, the cuts, and the goals."""
+def build(
+    model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS, *, alike: bool = True
+) -> tuple[Variables, tuple[Goal, ...]]:
+    """Writes the whole model of a round: variables, every rule family, the cuts, and the goals.
+
+    `alike`: gangs alike in the instance are alike in the round, as they are not where hosts were left out.
+    """
     variables = Variables(model, instance, drains)
     for add in FAMILIES.values():
         add(model, instance, variables)
-    symmetry.add(model, instance, variables)
+    if alike:
+        symmetry.add(model, instance, variables)
     return variables, goals(variables)
 
 
@@ -154,6 +196,18 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
     if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations):
         return None
     return _candidate(Stage.EXACT, plan, snapshot, policy)
+
+
+def _topped_up(
+    found: _Candidate, listed: Sequence[Goal], outcome: Outcome, snapshot: Snapshot, policy: Policy
+) -> _Candidate | None:
+    """The exact decision down to the first goal of a level left unsolved, and all that the greedy adds to that."""
+    unsolved = next((goal for goal, result in zip(listed, outcome.results, strict=False) if not result.solved), None)
+    if unsolved is None or unsolved.level is None:
+        return None
+    level = unsolved.level + (not unsolved.name.startswith("start["))
+    filled = [_candidate(Stage.EXACT, plan, snapshot, policy) for plan in top_up(snapshot, policy, found.plan, level)]
+    return max(filled, key=lambda one: one.rank, default=None)
 
 
 def _better(greedy_one: _Candidate, exact_one: _Candidate | None) -> _Candidate:

@@ -21,6 +21,9 @@ from .objective import Goal
 
 MINIMUM_MS = 1
 Prepare = Callable[[Any], None]
+LARGE = 12_000
+"""Variables above which only the goals of levels are solved, by the first search alone, and no further than proven."""
+
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
@@ -67,6 +70,10 @@ def run(
     goal leaves goes to the next ones.
     """
     search = _Search(model, incumbent, seed, guard)
+    large = len(model.proto.variables) > LARGE
+    if large:
+        # The last goals cost most and give least there, and what is left open above leaves nothing to build on.
+        goals = [goal for goal in goals if goal.level is not None]
     for number, goal in enumerate(goals):
         left = budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
@@ -74,7 +81,12 @@ def run(
             break
         # Half of what is left, so that one hard goal cannot starve those behind it; the last may use up all.
         share = left if number == len(goals) - 1 else max(MINIMUM_MS, left // 2)
-        search.outcome.results.append(search.solve(number, goal, uppers[number], share))
+        search.outcome.results.append(search.solve(number, goal, uppers[number], share, thorough=not large))
+        if large and not search.outcome.results[-1].solved:
+            search.outcome.stopped = search.outcome.stopped or "budget"
+            break
+    else:
+        search.outcome.stopped = search.outcome.stopped or ("columns" if large else "")
     return search.outcome
 
 
@@ -90,8 +102,8 @@ class _Search:
         self.guard = guard
         self.outcome = Outcome()
 
-    def solve(self, number: int, goal: Goal, upper: int, share_ms: int) -> StageResult:
-        """Maximises one goal and freezes what it reached."""
+    def solve(self, number: int, goal: Goal, upper: int, share_ms: int, *, thorough: bool) -> StageResult:
+        """Maximises one goal and freezes what it reached; `thorough`: the portfolio takes on what is unproven."""
         mark = self.incumbent.values[number]
         if not goal.terms:
             # Listed, but nothing that may happen in this round changes it.
@@ -100,7 +112,7 @@ class _Search:
             # The incumbent has all there is to have: nothing to search for.
             result = StageResult(mark, mark, solved=True)
         else:
-            result = self._maximise(goal, upper, share_ms)
+            result = self._maximise(goal, upper, share_ms, thorough=thorough)
         if self.outcome.solution is not None and _value(goal, self.outcome.solution) < result.value:
             # The incumbent attains more than the last search found: that solution gives up a goal now frozen.
             self.outcome.solution = None
@@ -109,21 +121,22 @@ class _Search:
         self.level_with_incumbent = self.level_with_incumbent and result.value == mark
         return result
 
-    def _maximise(self, goal: Goal, upper: int, share_ms: int) -> StageResult:
+    def _maximise(self, goal: Goal, upper: int, share_ms: int, *, thorough: bool) -> StageResult:
         """First the LP-driven search, which proves; what it leaves unproven goes to the portfolio, which improves."""
         known = self._best_known(goal)
         scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
         self.model.maximize(expression(goal, scale))
         bottom = goal.constant + self._least(goal)
         result = StageResult(bottom if known is None else known, upper, solved=False)
-        for number, prepare in enumerate((_max_lp, _portfolio)):
+        searches = (_max_lp, _portfolio) if thorough else (_max_lp,)
+        for number, prepare in enumerate(searches):
             if result.value == result.bound:
                 return StageResult(result.value, result.bound, solved=True)
             if result.value > bottom:
                 self.model.add(expression(goal) >= result.value - goal.constant)
-            if number and self.outcome.solution is not None:
-                self._hint(self.outcome.solution)
-            result = self._attempt(goal, scale, result, prepare, max(MINIMUM_MS, share_ms // 2))
+            if number:
+                self._hint_best(goal)
+            result = self._attempt(goal, scale, result, prepare, max(MINIMUM_MS, share_ms // len(searches)))
         return result
 
     def _attempt(self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int) -> StageResult:
@@ -172,6 +185,13 @@ class _Search:
             return None
         self._hint(self.outcome.solution)
         return _value(goal, self.outcome.solution)
+
+    def _hint_best(self, goal: Goal) -> None:
+        """The portfolio improves what it is given: the last solution, or the incumbent where no search found one."""
+        if self.outcome.solution is not None:
+            self._hint(self.outcome.solution)
+        elif self.level_with_incumbent:
+            self._hint(self._complete(goal))
 
     def _hint(self, solution: Sequence[int]) -> None:
         self.model.clear_hints()

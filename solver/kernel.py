@@ -1,0 +1,149 @@
+"""The kernel of a round that is too large for the exact model: some hosts for each gang, and who may leave there.
+
+A gang has the hosts where the greedy starts it, and some that are cheap to free for it: whole racks where it wants one.
+All else is as in the exact model, so that any solution is a decision; the kernel proves nothing about other hosts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from ..model.ids import HostId, JobId
+from ..model.job import Role
+from ..model.policy import Policy
+from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
+from .access import Reach
+from .classes import Instance, reduce
+from .confinements import confinements
+from .demand import allowed_sites, candidates, victims
+from .goals import victim_cost
+from .held import HostClass, host_classes
+from .later import LaterGang, Plans, plans
+from .places import Places
+from .plan import Plan
+
+WAITING, STARTED = 24, 16
+"""Hosts at most for each gang beside those where the greedy starts it: where it waits, and where it starts."""
+
+_LEVEL = 1 << 48
+"""Prices of victims of one level are below this, so that the higher level decides."""
+
+
+def kernel(snapshot: Snapshot, policy: Policy, plan: Plan, most: int) -> tuple[Instance, Plans]:
+    """The reduced instance around that plan, which fits into it, and the plans that it knows; about `most` slots."""
+    near = _Near(snapshot, policy, plan, most // max(1, len(candidates(snapshot))))
+    instance = _without(reduce(snapshot, policy, narrow=near), plan, near.used)
+    drains = plans(instance)
+    if not drains.gangs:
+        return instance, drains
+    known = (_known(gang, plan) for gang in drains.gangs)
+    return instance, replace(drains, gangs=tuple(gang for gang in known if gang is not None))
+
+
+class _Near:
+    """The hosts of each role: the greedy's own, and a window of those that are cheapest for its like."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, plan: Plan, each: int) -> None:
+        self._waiting, self._started = min(WAITING, max(1, each)), min(STARTED, max(1, each // 2))
+        self._own = {start.job: {worker.host for worker in start.placement.workers} for start in plan.starts}
+        self._snapshot, self._policy = snapshot, policy
+        self._confinement = confinements(snapshot, policy)
+        self._cost = {v.id: victim_cost(v, snapshot, policy) * _LEVEL**v.level for v in victims(snapshot, policy)}
+        self._ranked: dict[object, list[HostClass]] = {}
+        self._asked: Counter[object] = Counter()
+        self._number = {host.id: number for number, host in enumerate(snapshot.hosts)}
+        self.used: set[HostId] = set()
+
+    def __call__(self, record: JobRecord, role: Role, reach: Reach, places: Places) -> list[HostClass]:
+        """The window moves on from gang to gang of a kind, so that they do not all crowd on the same hosts."""
+        required = self._confinement(record.job).required
+        sites = allowed_sites(record.job, self._snapshot, self._policy)
+        key = (role.request, role.gpu_types, role.count, sites, reach, required)
+        if key not in self._ranked:
+            there = [host for host in places.among(role, reach) if host.host.path.site in sites]
+            self._ranked[key] = self._rank(role, reach, required, there)
+        ranked, own = self._ranked[key], self._own.get(record.id, set())
+        size = self._started if own else max(self._waiting, role.count)
+        first = self._asked[key] % max(1, len(ranked))
+        self._asked[key] += max(1, size // 2)
+        window = [*ranked[first : first + size], *ranked[: max(0, first + size - len(ranked))]]
+        chosen = {host.id: host for host in window}
+        chosen.update((host.id, host) for host in places.among(role, reach) if host.id in own)
+        self.used.update(chosen)
+        return sorted(chosen.values(), key=lambda host: self._number[host.id])
+
+    def _rank(self, role: Role, reach: Reach, required: Layer | None, hosts: list[HostClass]) -> list[HostClass]:
+        """Hosts from the cheapest on; for gangs on several hosts domain by domain."""
+        priced = [(self._price(host, role, reach), host) for host in hosts]
+        if role.count == 1 or required is Layer.HOST:
+            need = role.count if required is Layer.HOST else 1
+            priced = [((price, blocks), host) for (price, blocks), host in priced if blocks >= need]
+            return [host for _, host in sorted(priced, key=lambda pair: (pair[0][0], self._number[pair[1].id]))]
+        layer = Layer.NVLINK if required is Layer.NVLINK else Layer.RACK
+        by_domain: dict[str, list[tuple[int, int, HostClass]]] = defaultdict(list)
+        for (price, blocks), host in priced:
+            if blocks:
+                by_domain[host.host.path.domain(layer, host.id)].append((price, blocks, host))
+        ranked = []
+        for domain, members in by_domain.items():
+            members.sort(key=lambda entry: (entry[0] // entry[1], self._number[entry[2].id]))
+            there = sum(blocks for _, blocks, _ in members)
+            ranked.append((there < role.count, sum(price for price, _, _ in members) // there, domain, members))
+        return [host for *_, members in sorted(ranked, key=lambda entry: entry[:3]) for _, _, host in members]
+
+    def _price(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, int]:
+        """About what must be evicted for one worker, or for all that fit, and how many fit."""
+        request = role.request
+        if not request.whole_gpus:
+            return 0, 1
+        cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
+        blocks = min(role.count, len(cards) // request.whole_gpus)
+        held: Counter[frozenset[JobId]] = Counter(frozenset(card.jobs) for card in cards)
+        gone: set[JobId] = set()
+        price, need = 0, blocks * request.whole_gpus
+        for jobs, number in sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0]))):
+            if need <= 0:
+                break
+            price += self._sum(jobs - gone)
+            gone |= jobs
+            need -= number
+        return price, blocks
+
+    def _sum(self, jobs: frozenset[JobId]) -> int:
+        return sum(self._cost[job] for job in jobs)
+
+
+def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
+    """The instance where nobody may leave but those on the hosts in use, and the victims of the plan."""
+    leaving = {act.job for act in plan.preemptions}
+    kept = tuple(
+        victim
+        for victim in instance.victims
+        if victim.id in leaving or (victim.placement is not None and not used.isdisjoint(victim.placement.hosts))
+    )
+    names = frozenset(victim.id for victim in kept)
+    known: dict[Reach, Reach] = {}
+
+    def less(reach: Reach) -> Reach:
+        return known.setdefault(reach, reach & names)
+
+    gangs = tuple(
+        replace(gang, reach=less(gang.reach), widest_reach=less(gang.widest_reach)) for gang in instance.gangs
+    )
+    return replace(instance, hosts=host_classes(instance.snapshot, kept), victims=kept, gangs=gangs)
+
+
+def _known(gang: LaterGang, plan: Plan) -> LaterGang | None:
+    """The plan of a gang on the hosts that it has in the plan at hand or had; None where it has none."""
+    reservations = [reservation for reservation in plan.reservations if reservation.job == gang.record.id]
+    if gang.promise is not None:
+        reservations.append(gang.promise.reservation)
+    hosts = {worker.host for reservation in reservations for worker in reservation.placement.workers}
+    workers = tuple(
+        replace(each, slots=tuple(slot for slot in each.slots if slot.host in hosts)) for each in gang.workers
+    )
+    if all(sum(slot.most for slot in each.slots) >= each.role.count for each in workers):
+        return replace(gang, workers=workers)
+    return None

@@ -1,0 +1,96 @@
+"""Fills up what the exact stage decided before its budget ended: the greedy goes on beside the upper levels' starts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..model.decision import Start
+from ..model.ids import HostId, JobId
+from ..model.job_state import JobState
+from ..model.placement import Placement
+from ..model.policy import Policy
+from ..model.reservation import Reservation
+from ..model.snapshot import JobRecord, Snapshot
+from .evict import greedy_plan
+from .plan import Plan
+from .reprieve import reprieve
+from .verify import verify_starts
+from .verify_planned import Planned
+
+_TRIES = 3
+"""Times that starts are dropped which the rules forbid beside the others."""
+
+
+def top_up(snapshot: Snapshot, policy: Policy, plan: Plan, level: int) -> Iterator[Plan]:
+    """Plans with the given one's starts of that level and above, and what the greedy adds to them; all keep the rules.
+
+    What the victims leave beside these starts stays theirs, as far as cards tell, so that nobody takes it who may not.
+    One plan has the hosts set aside that the given one has, one those of the greedy.
+    """
+    records = {record.id: record for record in snapshot.jobs}
+    kept = [start for start in plan.starts if records[start.job].level >= level]
+    base = reprieve(snapshot, policy, kept, [act.job for act in plan.preemptions])
+    more = greedy_plan(_after(snapshot, base, plan.reservations), policy)
+    victims = [act.job for act in (*base.preemptions, *more.preemptions)]
+    for reservations in dict.fromkeys((plan.reservations, more.reservations)):
+        plans = [Planned(records[r.job], r.placement, r.planned_start_s) for r in reservations]
+        added = list(more.starts)
+        for _ in range(_TRIES):
+            topped = reprieve(snapshot, policy, (*base.starts, *added), victims, plans)
+            faults = verify_starts(snapshot, policy, topped.starts, topped.preemptions, topped.reservations)
+            if not faults:
+                yield topped
+                break
+            added = _without(added, {fault.subject for fault in faults}, records)
+
+
+def _without(starts: list[Start], subjects: set[str], records: dict[JobId, JobRecord]) -> list[Start]:
+    """Without the starts at fault, and the lowest on each host at fault."""
+    gone = {start.job for start in starts if start.job in subjects}
+    for host in subjects:
+        there = [start for start in starts if host in start.placement.hosts]
+        gone.update(start.job for start in sorted(there, key=lambda s: records[s.job].level)[:1])
+    return [start for start in starts if start.job not in gone]
+
+
+def _after(snapshot: Snapshot, plan: Plan, reservations: Sequence[Reservation]) -> Snapshot:
+    """The world in which the plan's starts are planned, its victims keep the rest, and this is promised."""
+    taken: dict[HostId, set[int]] = defaultdict(set)
+    for start in plan.starts:
+        for worker in start.placement.workers:
+            taken[worker.host].update(worker.gpus)
+    starts = {start.job: start for start in plan.starts}
+    stopped = {act.job for act in plan.preemptions}
+    jobs = []
+    for record in snapshot.jobs:
+        if record.id in starts:
+            jobs.append(_started(record, starts[record.id], snapshot.now_s))
+        elif record.id in stopped:
+            jobs.append(_rest(record, taken))
+        else:
+            jobs.append(record)
+    return replace(snapshot, jobs=tuple(jobs), reservations=tuple(r for r in reservations if r.job not in starts))
+
+
+def _started(record: JobRecord, start: Start, now_s: int) -> JobRecord:
+    return replace(
+        record,
+        state=JobState.PLANNED,
+        attempt=start.attempt,
+        placement=start.placement,
+        planned_s=now_s,
+        inside_guarantee=start.inside_guarantee,
+    )
+
+
+def _rest(record: JobRecord, taken: dict[HostId, set[int]]) -> JobRecord:
+    """The victim, stopping, with the cards that no start takes."""
+    workers = []
+    for worker in record.placement.workers if record.placement is not None else ():
+        left = tuple(index for index in worker.gpus if index not in taken.get(worker.host, ()))
+        # Beside cards the host's amounts are the starts' now.
+        if left:
+            workers.append(replace(worker, gpus=left))
+    return replace(record, state=JobState.STOPPING, placement=Placement(workers=tuple(workers)))

@@ -1,0 +1,94 @@
+"""What rounds do that are too large to be solved whole: on small worlds, made to count as large, nothing gets worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import contested, policies, snapshots
+
+from phalanx.model.decision import Decision, GoalStatus, Grain
+from phalanx.model.policy import Policy
+from phalanx.model.snapshot import Snapshot
+from phalanx.solver import kernel, places, solve, stages
+from phalanx.solver.classes import reduce
+from phalanx.solver.evict import greedy_plan
+from phalanx.solver.goals import values
+from phalanx.solver.verify import verify
+
+WORLDS = st.one_of(snapshots(), contested(max_hosts=4, max_jobs=6))
+
+
+def greedy_rank(snapshot: Snapshot, policy: Policy) -> list[int]:
+    plan = greedy_plan(snapshot, policy)
+    return [goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations)]
+
+
+def rank(decision: Decision) -> list[int]:
+    return [goal.value for goal in decision.goals]
+
+
+def check(snapshot: Snapshot, policy: Policy, decision: Decision) -> None:
+    assert verify(snapshot, policy, decision) == ()
+    assert rank(decision) >= greedy_rank(snapshot, policy)
+
+
+@settings(deadline=None, max_examples=30)
+@given(snapshot=WORLDS, policy=policies(), hosts=st.integers(1, 3))
+def test_a_kernel_keeps_the_rules_and_is_never_worse_than_the_greedy(
+    snapshot: Snapshot, policy: Policy, hosts: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        patch.setattr(kernel, "WAITING", hosts)
+        patch.setattr(kernel, "STARTED", 1)
+        decision = solve.solve(snapshot, policy)
+        assert decision == solve.solve(snapshot, policy)
+    check(snapshot, policy, decision)
+    exact = solve.solve(snapshot, policy)
+    assert rank(decision) <= rank(exact)
+
+
+@settings(deadline=None, max_examples=25)
+@given(snapshot=WORLDS, policy=policies())
+def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: Policy) -> None:
+    exact = solve.solve(snapshot, policy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        patch.setattr(kernel, "WAITING", 99)
+        patch.setattr(kernel, "STARTED", 99)
+        decision = solve.solve(snapshot, policy)
+    check(snapshot, policy, decision)
+    if not snapshot.reservations and not decision.reservations and decision.certificate.grain is Grain.KERNEL:
+        assert rank(decision) == rank(exact)
+
+
+@settings(deadline=None, max_examples=30)
+@given(snapshot=WORLDS, policy=policies(), budget_ms=st.integers(1, 12))
+def test_large_models_prove_what_the_exact_stage_proves_and_fill_up_the_rest(
+    snapshot: Snapshot, policy: Policy, budget_ms: int
+) -> None:
+    exact = solve.solve(snapshot, policy)
+    short = replace(policy, solve=replace(policy.solve, budget_ms=budget_ms))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "LARGE", 0)
+        decision = solve.solve(snapshot, short)
+    check(snapshot, short, decision)
+    for mine, best in zip(decision.goals, exact.goals, strict=True):
+        if mine.status is not GoalStatus.PROVEN or best.status is not GoalStatus.PROVEN or mine.value != best.value:
+            break
+    else:
+        return
+    if mine.status is GoalStatus.PROVEN and best.status is GoalStatus.PROVEN:
+        assert mine.value == best.value, mine.name
+
+
+@settings(deadline=None, max_examples=40)
+@given(snapshot=WORLDS, policy=policies())
+def test_the_index_of_hosts_leaves_no_slot_out(snapshot: Snapshot, policy: Policy) -> None:
+    indexed = reduce(snapshot, policy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places.Places, "among", lambda self, role, reach: self._hosts)
+        assert reduce(snapshot, policy).gangs == indexed.gangs
