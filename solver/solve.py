@@ -140,7 +140,7 @@ def _in_kernel(
     snapshot: Snapshot, policy: Policy, best: _Candidate, limits: Sequence[int], guard: Guard
 ) -> tuple[_Candidate, int, tuple[int, int]]:
     """The better of the plan at hand and the kernel's; the time spent, and the size of the model. It bounds nothing."""
-    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns * 2 // 3)
+    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
     columns = instance.columns + drains.columns
     if columns > policy.solve.exact_columns or not _affordable(columns, guard):
         return best, 0, (0, 0)
@@ -162,7 +162,7 @@ def _search(
     outcome = run(model, listed, incumbent, limits, budget_ms=budget_ms, seed=seed, guard=guard)
     found = _exact(variables, outcome, instance.snapshot, policy)
     if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
-        best = _better(best, _topped_up(found, listed, outcome, instance.snapshot, policy))
+        best = _better(best, _topped_up(found, listed, outcome, incumbent, instance.snapshot, policy))
     best = _better(best, found)
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
 
@@ -199,15 +199,24 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
 
 
 def _topped_up(
-    found: _Candidate, listed: Sequence[Goal], outcome: Outcome, snapshot: Snapshot, policy: Policy
+    found: _Candidate,
+    listed: Sequence[Goal],
+    outcome: Outcome,
+    incumbent: Incumbent,
+    snapshot: Snapshot,
+    policy: Policy,
 ) -> _Candidate | None:
-    """The exact decision down to the first goal of a level left unsolved, and all that the greedy adds to that."""
-    unsolved = next((goal for goal, result in zip(listed, outcome.results, strict=False) if not result.solved), None)
-    if unsolved is None or unsolved.level is None:
-        return None
-    level = unsolved.level + (not unsolved.name.startswith("start["))
-    filled = [_candidate(Stage.EXACT, plan, snapshot, policy) for plan in top_up(snapshot, policy, found.plan, level)]
-    return max(filled, key=lambda one: one.rank, default=None)
+    """The exact decision down to the first goal of a level left unsolved, and all that the greedy adds to that.
+
+    Starts of that level stay only where they attain more than the incumbent's.
+    """
+    for goal, result, mark in zip(listed, outcome.results, incumbent.values, strict=False):
+        if not result.solved and goal.level is not None:
+            level = goal.level + (not goal.name.startswith("start[") or result.value < mark)
+            plans = top_up(snapshot, policy, found.plan, level)
+            filled = [_candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
+            return max(filled, key=lambda one: one.rank, default=None)
+    return None
 
 
 def _better(greedy_one: _Candidate, exact_one: _Candidate | None) -> _Candidate:

@@ -26,14 +26,14 @@ _TRIES = 3
 def top_up(snapshot: Snapshot, policy: Policy, plan: Plan, level: int) -> Iterator[Plan]:
     """Plans with the given one's starts of that level and above, and what the greedy adds to them; all keep the rules.
 
-    What the victims leave beside these starts stays theirs, as far as cards tell, so that nobody takes it who may not.
+    What the victims leave beside these starts is for those that may evict them, as far as cards tell.
     One plan has the hosts set aside that the given one has, one those of the greedy.
     """
     records = {record.id: record for record in snapshot.jobs}
     kept = [start for start in plan.starts if records[start.job].level >= level]
     base = reprieve(snapshot, policy, kept, [act.job for act in plan.preemptions])
     more = greedy_plan(_after(snapshot, base, plan.reservations), policy)
-    victims = [act.job for act in (*base.preemptions, *more.preemptions)]
+    victims = {act.job for act in (*base.preemptions, *more.preemptions)}
     for reservations in dict.fromkeys((plan.reservations, more.reservations)):
         plans = [Planned(records[r.job], r.placement, r.planned_start_s) for r in reservations]
         added = list(more.starts)
@@ -86,11 +86,11 @@ def _started(record: JobRecord, start: Start, now_s: int) -> JobRecord:
 
 
 def _rest(record: JobRecord, taken: dict[HostId, set[int]]) -> JobRecord:
-    """The victim, stopping, with the cards that no start takes."""
+    """The victim on the cards that no start takes: those that may evict it may still do so, for it leaves anyhow."""
     workers = []
     for worker in record.placement.workers if record.placement is not None else ():
         left = tuple(index for index in worker.gpus if index not in taken.get(worker.host, ()))
         # Beside cards the host's amounts are the starts' now.
         if left:
             workers.append(replace(worker, gpus=left))
-    return replace(record, state=JobState.STOPPING, placement=Placement(workers=tuple(workers)))
+    return replace(record, placement=Placement(workers=tuple(workers)))
