@@ -15,6 +15,7 @@ from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job, Preemptible
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
+from .same import Same
 
 Key = tuple[TeamId, str]
 """A team that holds a guarantee, and a GPU type that it lists."""
@@ -181,7 +182,7 @@ def only_inside(record: JobRecord) -> bool:
 
 def rights_of(snapshot: Snapshot) -> Rights:
     """The guarantees of that snapshot; remembered for the last few, as one round asks for them in many places."""
-    return _remembered(_Same(snapshot)) if any(team.guarantee for team in snapshot.teams) else Rights(snapshot)
+    return _remembered(Same(snapshot)) if any(team.guarantee for team in snapshot.teams) else Rights(snapshot)
 
 
 def inside_now(snapshot: Snapshot) -> frozenset[JobId]:
@@ -189,23 +190,8 @@ def inside_now(snapshot: Snapshot) -> frozenset[JobId]:
     return rights_of(snapshot).inside
 
 
-class _Same:
-    """A snapshot as a key that equals only itself: comparing its contents would cost more than it saves."""
-
-    __slots__ = ("snapshot",)
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.snapshot is other.snapshot
-
-    def __hash__(self) -> int:
-        return id(self.snapshot)
-
-
 @lru_cache(maxsize=2)
-def _remembered(same: _Same) -> Rights:
+def _remembered(same: Same) -> Rights:
     return Rights(same.snapshot)
 
 
