@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..model.job_state import JobState
 from ..model.limits import grace_s
@@ -16,6 +17,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, loss, victims
 from .order import value_milli
 from .rights import never
+from .same import Same
 from .sizes import settled, sizes
 
 MOST_SHRINKERS = 16
@@ -35,10 +37,18 @@ class Returners:
         return bool(self.shrinkers or self.movers)
 
 
+NOBODY = Returners()
+"""Nobody may return."""
+
+
 def returners(snapshot: Snapshot, policy: Policy) -> Returners:
     """The returners of the round, each in the order of the snapshot's jobs, at the sizes they have."""
-    snapshot = settled(snapshot)
-    return Returners(_shrinkers(snapshot, policy), _movers(snapshot, policy))
+    return _returners(Same(settled(snapshot)), policy)
+
+
+@lru_cache(maxsize=4)
+def _returners(same: Same, policy: Policy) -> Returners:
+    return Returners(_shrinkers(same.snapshot, policy), _movers(same.snapshot, policy))
 
 
 def smaller(record: JobRecord) -> tuple[int, ...]:
@@ -69,6 +79,7 @@ def saves_its_work(record: JobRecord, now_s: int, policy: Policy) -> bool:
         and checkpoint is not None
         and grace_s(record.job) >= checkpoint.write_s
         and not never(record)
+        and not any(role.request.fractional for role in record.job.roles)
     )
 
 
@@ -81,7 +92,7 @@ def _shrinkers(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
 
 def _movers(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     most = moves_left(snapshot, policy)
-    room = any(gang for gang in policy.objective.standard_gangs) and policy.objective.room_s > 0
+    room = bool(policy.objective.standard_gangs) and policy.objective.room_s > 0
     if not most or not policy.eviction.move_loss_s or not (room or candidates(snapshot)):
         return ()
     able = (record for record in snapshot.jobs if record.job.movable and _movable(record, snapshot, policy))

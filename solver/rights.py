@@ -16,6 +16,7 @@ from ..model.job import Job, Preemptible
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
 from .same import Same
+from .sizes import at_size, start_sizes
 
 Key = tuple[TeamId, str]
 """A team that holds a guarantee, and a GPU type that it lists."""
@@ -119,8 +120,13 @@ class Rights:
         return bool(used) and all(self.holder(job.team, gpu_type) is not None for gpu_type in used)
 
     def can_be_inside(self, record: JobRecord) -> bool:
-        """Whether a candidate could start inside at all: of level 1 or above, enough left for each GPU role alone."""
-        roles = [role for role in record.job.roles if role.request.gpu_milli]
+        """Whether a candidate could start inside at all: of level 1 or above, enough left for each GPU role alone.
+
+        An elastic one at its smallest size.
+        """
+        able = start_sizes(record)
+        job = at_size(record.job, able[0]) if able else record.job
+        roles = [role for role in job.roles if role.request.gpu_milli]
         held = self._holders_of(record.job.team)
         return (
             record.level >= 1

@@ -58,6 +58,16 @@ def as_placed(job: Job, placement: Placement) -> Job:
     return at_size(job, size) if size is not None and size in sizes(job) else job
 
 
+def as_started(record: JobRecord, placement: Placement) -> Job:
+    """The job at the size that it has there, where it may run with it; else at the size asked.
+
+    A waiting gang may start with some of its sizes, one that runs return with any.
+    """
+    size = placed_size(record.job, placement)
+    able = sizes(record.job) if record.state.holds_capacity else start_sizes(record)
+    return at_size(record.job, size) if size is not None and size in able else record.job
+
+
 def ways(record: JobRecord) -> tuple[JobRecord, ...]:
     """The waiting gang at each size at which it may start, the largest first; itself where it is not elastic."""
     able = start_sizes(record)
