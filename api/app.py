@@ -14,6 +14,7 @@ from . import engine, problems
 from .auth import OriginCheck, TokenCheck
 from .context import Context
 from .forecasts import Forecasts
+from .prestage import OpenOrders
 from .routes import ROUTERS
 from .schemas import ProblemShape
 from .settings import Settings
@@ -57,6 +58,7 @@ def create_app(
         clock=clock,
         tally=Tally(store),
         forecasts=Forecasts(store, policy, clock),
+        orders=OpenOrders(store, policy, clock),
         solve=solve or engine.guarded(SOLVE_GUARD_S),
         admit=admit,
     )

@@ -11,6 +11,7 @@ from ..adapters.ports import Clock, RoundRecord, Store
 from ..model.policy import Policy
 from . import engine
 from .forecasts import Forecasts
+from .prestage import OpenOrders
 from .settings import Settings
 from .summary import Tally
 
@@ -25,6 +26,7 @@ class Context:
     clock: Clock
     tally: Tally
     forecasts: Forecasts
+    orders: OpenOrders
     solve: engine.Solver
     admit: engine.Admitter
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..adapters.ports import RoundRecord, StoredEvent
 from ..model import codec
-from ..model.decision import GoalResult, Reason
+from ..model.decision import GoalResult, Prefetch, Reason
 from ..model.host import MILLI, Host
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord
@@ -103,8 +103,8 @@ def _summary_fields(record: JobRecord, now_s: int, why: schemas.ReasonView | Non
     }
 
 
-def host(value: Host, usage: HostUsage) -> schemas.HostView:
-    """One host with what is booked on it."""
+def host(value: Host, usage: HostUsage, orders: Sequence[Prefetch] = ()) -> schemas.HostView:
+    """One host with what is booked on it, and what it is to load."""
     cards = [
         schemas.GpuView(
             index=gpu.index,
@@ -133,6 +133,7 @@ def host(value: Host, usage: HostUsage) -> schemas.HostView:
         network_mbps=value.network_mbps,
         disk_free_mib=value.disk_free_mib,
         cached=[codec.encode(entry) for entry in value.cached],
+        prefetches=[codec.encode(order) for order in orders],
         jobs=list(usage.jobs),
         reserved_for={str(job): start_s for job, start_s in usage.reserved_for.items()},
         version=value.version,
@@ -174,6 +175,7 @@ def _round_fields(record: RoundRecord) -> dict[str, Any]:
         "preemptions": len(decision.preemptions),
         "rejections": len(decision.rejections),
         "waiting": len(decision.waiting),
+        "prefetches": len(decision.prefetches),
         "stage": decision.certificate.stage,
         "goals": [goal(value) for value in decision.goals],
         "times_ms": {time.stage: time.milliseconds for time in record.times},

@@ -186,6 +186,9 @@ class HostView(Shape):
     network_mbps: int
     disk_free_mib: int
     cached: list[dict[str, Any]] = []
+    prefetches: list[dict[str, Any]] = Field(
+        default=[], description="Data sets that it is to load before gangs start there: Prefetch of a decision."
+    )
     jobs: list[str] = []
     reserved_for: dict[str, int] = Field(
         default={}, description="Jobs for which room is held here, and when each is planned to start (s)."
@@ -233,6 +236,7 @@ class ReadyView(Shape):
 
 
 class ReportAnswer(Shape):
-    """Whether the report was new."""
+    """Whether the report was new, and the pre-stage orders that stand for the host: each a Prefetch of a decision."""
 
     applied: int
+    prefetches: list[dict[str, Any]] = []

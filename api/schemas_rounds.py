@@ -29,6 +29,7 @@ class RoundView(Shape):
     preemptions: int
     rejections: int
     waiting: int
+    prefetches: int = 0
     stage: str
     goals: list[GoalView]
     times_ms: dict[str, int]

@@ -38,6 +38,9 @@ class RayAddress:
 class Settings:
     """Everything that can be set. `round_interval_s` in seconds, 1 to 3600; `host` and `port` are the API's.
 
+    With `datasets` (a folder or address below which data sets lie by their names) and `cache_budget_mib` the host
+    agents of this machine load data sets ahead.
+
     Without `ray` addresses a local cluster plays all sites. `executor` "fake" replaces Ray by timers, for tests of
     the service itself. `agents` starts a host agent for each host on this machine.
     """
@@ -54,6 +57,8 @@ class Settings:
     token: str = field(default="", repr=False)
     executor: str = "ray"
     agents: bool = True
+    datasets: str = ""
+    cache_budget_mib: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65_535:
@@ -125,7 +130,10 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "PHALANX_TOKEN": settings.token,
         "PHALANX_EXECUTOR": settings.executor,
         "PHALANX_AGENTS": "yes" if settings.agents else "no",
+        "PHALANX_DATASETS": settings.datasets,
     }
+    if settings.cache_budget_mib:
+        out["PHALANX_CACHE_BUDGET"] = f"{settings.cache_budget_mib}MiB"
     if settings.fleet_file:
         out["PHALANX_FLEET"] = str(settings.fleet_file)
     if settings.config_file:
@@ -133,7 +141,21 @@ def child_environment(settings: Settings) -> dict[str, str]:
     return out
 
 
-_KEYS = ("data", "store", "bind", "port", "round_interval", "fleet", "policy", "ray", "token", "executor", "agents")
+_KEYS = (
+    "data",
+    "store",
+    "bind",
+    "port",
+    "round_interval",
+    "fleet",
+    "policy",
+    "ray",
+    "token",
+    "executor",
+    "agents",
+    "datasets",
+    "cache_budget",
+)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -181,6 +203,8 @@ def _build(values: dict[str, Any], path: Path | None) -> Settings:
         token=_text(values, "token", ""),
         executor=_text(values, "executor", "ray"),
         agents=_boolean("agents", values.get("agents", True)),
+        datasets=_text(values, "datasets", ""),
+        cache_budget_mib=units.memory_mib("cache_budget", values["cache_budget"]) if "cache_budget" in values else 0,
     )
 
 

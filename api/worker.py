@@ -140,6 +140,7 @@ def agents(settings: Settings, stop: threading.Event) -> None:
     """The agents of all hosts that this machine plays, a thread each; a real host runs `phalanx agent`."""
     from ..adapters.agent.agent import run_agent
     from .inventory import cache_inventory
+    from .prefill import CacheFiller
 
     store = wiring.open_the_store(settings)
     hosts = store.hosts()
@@ -156,6 +157,11 @@ def agents(settings: Settings, stop: threading.Event) -> None:
                 "stop": stop.is_set,
                 "token": settings.token,
                 "inventory": cache_inventory,
+                "fill": CacheFiller(
+                    cache=wiring.cache_dir(settings, host.id),
+                    datasets=settings.datasets or None,
+                    budget=settings.cache_budget_mib * 2**20 or None,
+                ),
             },
         )
         for host in hosts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from ..model.decision import Prefetch
 from ..model.event import (
     AgentReport,
     Event,
@@ -20,7 +21,8 @@ from ..model.ids import HostId, JobId
 from ..model.intent import Intent, RankExit, Want
 from ..model.job import Job
 from .evictions import Evictions
-from .heap import End, Heap, Key, Release, Up
+from .heap import End, Heap, Key, Loaded, Release, Up
+from .prefill import Prefills
 from .shard_cache import ShardCaches
 from .split import Split
 from .timing import Attempt, Losses, Timing
@@ -41,6 +43,7 @@ class SimulatedExecutor:
         self._done: dict[JobId, int] = {}
         self._dead: set[HostId] = set()
         self._caches = ShardCaches(timing.cache_mib)
+        self._prefills = Prefills(heap, self._caches, timing.fetch_mib_s)
 
     def drive(self, intents: Iterable[Intent], now_s: int) -> tuple[Intent, ...]:
         """Starts what is new and stops what should stop; returns the intents that were new."""
@@ -103,10 +106,19 @@ class SimulatedExecutor:
         job, number = key
         return (GangReleased(id=f"{job}/{number}/released", at_s=now_s, job=job, attempt=number),)
 
+    def prestage(self, orders: Sequence[Prefetch], now_s: int) -> None:
+        """The pre-stage orders that stand now, all of them."""
+        self._prefills.order(orders, now_s)
+
+    def loaded(self, happening: Loaded, now_s: int) -> tuple[Event, ...]:
+        """A host has loaded what it was ordered to, which its agent reports."""
+        return (self._report(happening.host, now_s),) if self._prefills.loaded(happening, now_s) else ()
+
     def host_dies(self, host: HostId, now_s: int) -> tuple[Event, ...]:
         """The host is gone, and every gang that had a worker on it ends."""
         self._dead.add(host)
         self._caches.forget(host)
+        self._prefills.forget(host)
         events: list[Event] = [self._host_event(host, HostState.DOWN, now_s)]
         for attempt in list(self.attempts.values()):
             if not attempt.ended and host in attempt.intent.placement.hosts:
@@ -117,7 +129,7 @@ class SimulatedExecutor:
     def host_back(self, host: HostId, now_s: int) -> tuple[Event, ...]:
         """The host is back, empty."""
         self._dead.discard(host)
-        return (self._host_event(host, HostState.READY, now_s),)
+        return (self._host_event(host, HostState.READY, now_s), self._report(host, now_s))
 
     def settle(self, now_s: int) -> None:
         """Accounts for what still runs when the simulation ends: it loses nothing by that."""
@@ -158,16 +170,11 @@ class SimulatedExecutor:
             return ()
         events = []
         for host in attempt.intent.placement.hosts:
-            missing_mib = self._caches.load(host, data)
+            ahead_mib = self._prefills.taken(host, data.name, now_s)
+            missing_mib = max(0, self._caches.load(host, data) - ahead_mib)
             attempt.setup_s = max(attempt.setup_s, -(-missing_mib // self.timing.fetch_mib_s))
-            if missing_mib:
-                cached, free_mib = self._caches.inventory(host)
-                site = self._hosts[host].path.site
-                events.append(
-                    AgentReport(
-                        id=f"{host}/{now_s}", at_s=now_s, host=host, site=site, disk_free_mib=free_mib, cached=cached
-                    )
-                )
+            if missing_mib or ahead_mib:
+                events.append(self._report(host, now_s))
         return tuple(events)
 
     def _restart_s(self, attempt: Attempt) -> int:
@@ -236,6 +243,13 @@ class SimulatedExecutor:
             )
         )
         return tuple(events)
+
+    def _report(self, host: HostId, now_s: int) -> AgentReport:
+        cached, free_mib = self._caches.inventory(host)
+        site = self._hosts[host].path.site
+        return AgentReport(
+            id=f"{host}/{now_s}", at_s=now_s, host=host, site=site, disk_free_mib=free_mib, cached=cached
+        )
 
     def _host_event(self, host: HostId, state: HostState, now_s: int) -> HostChanged:
         return HostChanged(id=f"{host}/{state}/{now_s}", at_s=now_s, host=host, state=state, cause="simulated")

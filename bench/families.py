@@ -13,10 +13,12 @@ import click
 
 from ..api.cli.files import read_policy
 from ..api.cli.options import FILE, json_option, print_json
-from ..model.decision import GoalStatus
+from ..model.decision import Decision, GoalStatus
 from ..model.errors import InvalidInput
+from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from ..solver.drains import named
 from ..solver.solve import solve
 from ..solver.verify import verify
 from .baselines.fifo import best_fit_preempt
@@ -35,7 +37,9 @@ class Solved:
     """One method on one round: what its decision attains.
 
     `gpus` are GPUs started by level, highest first; `lost_gpu_min` GPU-minutes that its victims lose; `parts` those of
-    the economy in GPU-hours; `goals` the values in their order; `proven` the share of goals that are proven.
+    the economy in GPU-hours; `planned_h` the hours until each planned start, of a method without plans those that a
+    drain could promise after its starts; `goals` the values in their order; `proven` the share of proven
+    goals.
     """
 
     family: str
@@ -45,6 +49,7 @@ class Solved:
     victims: int
     lost_gpu_min: float
     parts: dict[str, float]
+    planned_h: tuple[float, ...]
     goals: tuple[int, ...]
     proven: float
     violations: int
@@ -107,11 +112,27 @@ def _solved(name: str, seed: int, method: str, snapshot: Snapshot, scheduler: Sc
         victims=len(decision.preemptions),
         lost_gpu_min=sum(act.loss_gpu_s for act in decision.preemptions) / 60,
         parts={part.name: part.value / 3_600_000 for part in (economy.parts if economy else ())},
+        planned_h=_planned_h(snapshot, policy, decision),
         goals=tuple(goal.value for goal in decision.goals),
         proven=mean([goal.status is GoalStatus.PROVEN for goal in decision.goals] or [1]),
         violations=len(verify(snapshot, policy, decision)),
         wall_s=wall_s,
     )
+
+
+def _planned_h(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[float, ...]:
+    """Hours until each planned start; where none is planned, until those that the next round could promise at best."""
+    plans = decision.reservations
+    if not plans and named(snapshot, policy):
+        starts = {start.job: start for start in decision.starts}
+        records = tuple(
+            replace(record, state=JobState.PLANNED, attempt=start.attempt, placement=start.placement)
+            if (start := starts.get(record.id))
+            else record
+            for record in snapshot.jobs
+        )
+        plans = solve(replace(snapshot, jobs=records), policy).reservations
+    return tuple((plan.planned_start_s - snapshot.now_s) / 3600 for plan in plans)
 
 
 def tables_of(found: Sequence[Solved], hosts: int) -> list[Table]:
@@ -132,6 +153,7 @@ def _attained(found: Sequence[Solved], names: Sequence[str], hosts: int) -> Tabl
                     f"{mean(each.victims for each in own):.1f}",
                     f"{mean(each.lost_gpu_min for each in own):,.0f}",
                     *(f"{mean(each.parts.get(part, 0.0) for each in own):.2f}" for part in PARTS),
+                    _plans(own),
                     share(mean(each.proven for each in own)) if method == JOINT else "-",
                     f"{1000 * mean(each.wall_s for each in own):,.0f} ms",
                 )
@@ -139,13 +161,19 @@ def _attained(found: Sequence[Solved], names: Sequence[str], hosts: int) -> Tabl
     seeds = len({each.seed for each in found})
     return Table(
         title=f"Families of rounds, {hosts} hosts of 8 GPUs",
-        columns=("family: method", "GPUs started", "victims", "GPU-min lost", *PARTS, "proven", "time"),
+        columns=("family: method", "GPUs started", "victims", "GPU-min lost", *PARTS, "plans", "proven", "time"),
         rows=tuple(rows),
         notes=(
             f"Means over {seeds} seed{'s' if seeds > 1 else ''}. GPU-min lost: work, restarts and handover of the "
-            "victims, by the rules. The four parts of the economy are in GPU-hours, more is better.",
+            "victims, by the rules. The four parts of the economy are in GPU-hours, more is better. Plans: drains "
+            "a round, and the hours until their starts; best fit plans nothing: what could be promised after it.",
         ),
     )
+
+
+def _plans(own: Sequence[Solved]) -> str:
+    planned = [hours for each in own for hours in each.planned_h]
+    return f"{len(planned) / len(own):.1f} in {mean(planned):.2f} h" if planned else "-"
 
 
 def _compared(found: Sequence[Solved], names: Sequence[str]) -> Table:

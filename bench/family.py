@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from ..model.host import CachedDataset, Gpu, Host
-from ..model.ids import HostId, JobId, SiteId, TeamId
-from ..model.job import (
-    CheckpointPolicy,
-    DatasetRef,
-    GpuTypeChoice,
-    Job,
-    Preemptible,
-    Role,
-    TopologyConstraint,
-    WorkerRequest,
-)
-from ..model.job_state import JobState
-from ..model.placement import Placement, WorkerPlacement
+from ..model.job import DatasetRef, TopologyConstraint
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import GpuQuota, Team
-from ..model.topology import Layer, Site, TopologyPath
-
-NOW_S = 1_800_000_000
-CARDS = 8
-RACK = 8
-HOUR = 3_600
-TEAMS = tuple(TeamId(name) for name in ("a", "b", "c", "d"))
-SAVES = CheckpointPolicy(interval_s=1_800, write_s=20, restart_s=60, grace_s=60)
+from ..model.topology import Layer
+from .family_blocks import CARDS, HOUR, NOW_S, SAVES, TEAMS, cached, fleet, gang, runs, tier_of, waits, world
 
 Family = Callable[[random.Random, int], Snapshot]
 """Makes a round on about that many hosts."""
@@ -45,13 +25,13 @@ def uniform(draw: random.Random, count: int) -> Snapshot:
         while card < CARDS and draw.random() < 0.75:
             size = min(draw.choice((1, 1, 2, 4, 8)), CARDS - card)
             saves = SAVES if draw.random() < 0.6 else None
-            job = gang(f"run-{host.id}-{card}", draw, gpus=size, checkpoint=saves, **_tier(draw, (5, 15, 50, 30)))
+            job = gang(f"run-{host.id}-{card}", draw, gpus=size, checkpoint=saves, **tier_of(draw, (5, 15, 50, 30)))
             running.append(runs(job, [(host, card)], ran_s=draw.randrange(700, 20 * HOUR)))
             card += size
     asked = 0
     while asked < count * CARDS // 2:
         workers, gpus = draw.choice(((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8)))
-        queue.append(waits(gang(f"wait-{len(queue)}", draw, workers, gpus, **_tier(draw, (10, 20, 50, 20))), draw))
+        queue.append(waits(gang(f"wait-{len(queue)}", draw, workers, gpus, **tier_of(draw, (10, 20, 50, 20))), draw))
         asked += workers * gpus
     return world(hosts, running, queue)
 
@@ -123,7 +103,7 @@ def cache(draw: random.Random, count: int) -> Snapshot:
     hosts = []
     for host in fleet(count):
         held = draw.sample(data, 2)
-        hosts.append(replace(host, cached=tuple(_cached(each) for each in held), disk_free_mib=4 * 1024 * 1024))
+        hosts.append(replace(host, cached=tuple(cached(each) for each in held), disk_free_mib=4 * 1024 * 1024))
     running = []
     for host in hosts:
         used = draw.choice((0, 2, 4, 4, 6))
@@ -157,6 +137,29 @@ def guarantees(draw: random.Random, count: int) -> Snapshot:
     return world(hosts, running, queue, teams=teams)
 
 
+def drains(draw: random.Random, count: int) -> Snapshot:
+    """A starving gang for each of two GPU types, a quarter of its hosts, and short and long work for what is free now.
+
+    Running work ends by its limits within 12 h, and nobody may be evicted: who starts where decides when hosts clear.
+    """
+    hosts = fleet(count, lambda number: "H100" if number % 2 else "A100")
+    running, queue = [], list[JobRecord]()
+    for host in hosts:
+        used = draw.choice((4, 6, 8))
+        ran_s = draw.randrange(700, 4 * HOUR)
+        limit_s = ran_s + draw.randrange(HOUR // 2, 12 * HOUR)
+        job = gang(f"run-{host.id}", draw, 1, used, tier=3, walltime_limit_s=limit_s)
+        running.append(runs(job, [(host, 0)], ran_s=ran_s))
+    for kind in ("A100", "H100"):
+        job = gang(f"starving-{kind}", draw, max(2, count // 8), 8, (kind,), tier=3)
+        queue.append(JobRecord(job=job, submitted_s=NOW_S - 5 * HOUR))
+    for number in range(count):
+        limit_s = draw.choice((1, 2, 4, 24)) * HOUR
+        job = gang(f"wait-{number}", draw, 1, draw.choice((1, 1, 2, 4)), tier=3, walltime_limit_s=limit_s)
+        queue.append(waits(job, draw))
+    return world(hosts, running, queue)
+
+
 FAMILIES: dict[str, Family] = {
     "uniform": uniform,
     "scarce types": scarce,
@@ -165,70 +168,5 @@ FAMILIES: dict[str, Family] = {
     "rack gangs": racks,
     "cache against packing": cache,
     "guarantees": guarantees,
+    "drains": drains,
 }
-
-
-def fleet(count: int, kind: Callable[[int], str] = lambda _: "A100") -> list[Host]:
-    """Hosts of eight cards in racks of eight on one site; `kind` tells the type by the number of the host."""
-    return [
-        Host(
-            id=HostId(f"h{number:03}"),
-            path=TopologyPath(site=SiteId("s"), zone=f"z{number // RACK // 4}", rack=f"r{number // RACK}"),
-            gpus=tuple(Gpu(index=index, gpu_type=kind(number), memory_mib=80 * 1024) for index in range(CARDS)),
-            cpu_milli=CARDS * 16_000,
-            memory_mib=CARDS * 128 * 1024,
-        )
-        for number in range(count)
-    ]
-
-
-def gang(
-    name: str, draw: random.Random, workers: int = 1, gpus: int = 1, kinds: Sequence[str] = (), **more: Any
-) -> Job:
-    """A job of a random team with a limit of two days."""
-    request = WorkerRequest(gpu_milli=gpus * 1_000, cpu_milli=gpus * 8_000, memory_mib=gpus * 64 * 1024)
-    role = Role(count=workers, request=request, gpu_types=tuple(GpuTypeChoice(gpu_type=kind) for kind in kinds))
-    facts = {"team": draw.choice(TEAMS), "walltime_limit_s": 48 * HOUR, **more}
-    return Job(id=JobId(name), roles=(role,), **facts)
-
-
-def runs(job: Job, seats: Sequence[tuple[Host, int]], ran_s: int) -> JobRecord:
-    """The job running since `ran_s` seconds; each worker on a host, from that card on."""
-    width = job.roles[0].request.whole_gpus
-    workers = tuple(
-        WorkerPlacement(role="worker", index=index, host=host.id, gpus=tuple(range(card, card + width)))
-        for index, (host, card) in enumerate(seats)
-    )
-    return JobRecord(
-        job=job,
-        state=JobState.RUNNING,
-        submitted_s=NOW_S - ran_s - 600,
-        attempt=1,
-        placement=Placement(workers=workers),
-        planned_s=NOW_S - ran_s - 30,
-        started_s=NOW_S - ran_s,
-    )
-
-
-def waits(job: Job, draw: random.Random) -> JobRecord:
-    """The job in the queue, for up to two hours."""
-    return JobRecord(job=job, submitted_s=NOW_S - draw.randrange(2 * HOUR))
-
-
-def world(hosts: Sequence[Host], running: Iterable[JobRecord], queue: Iterable[JobRecord], **more: Any) -> Snapshot:
-    """All of it as a snapshot."""
-    facts = {"teams": tuple(Team(id=team) for team in TEAMS), **more}
-    return Snapshot(
-        now_s=NOW_S, sites=(Site(id=SiteId("s")),), hosts=tuple(hosts), jobs=(*running, *queue), **facts
-    )  # fmt: skip
-
-
-def _tier(draw: random.Random, weights: Sequence[int]) -> dict[str, Any]:
-    kind = draw.choices(range(4), weights=weights)[0]
-    return {"tier": 4, "preemptible": Preemptible.ANYTIME} if kind == 3 else {"tier": kind + 1}
-
-
-def _cached(data: DatasetRef) -> CachedDataset:
-    return CachedDataset(
-        dataset=data.name, digest=data.digest, shards=data.shards, shards_total=data.shards, size_mib=data.size_mib
-    )

@@ -68,6 +68,21 @@ class HostBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Loaded:
+    """The host has loaded what it was ordered to; stale where `number` is no longer that of its load."""
+
+    host: HostId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Starves:
+    """The job, if it still waits, has waited so long that hosts are set aside for it."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Time itself changes something: a back-off or a limit ends."""
 
@@ -77,7 +92,7 @@ class Round:
     """A scheduling round is due."""
 
 
-Happening = Submit | Up | End | Release | HostDies | HostBack | Wake | Round
+Happening = Submit | Up | End | Release | HostDies | HostBack | Loaded | Starves | Wake | Round
 _PRIORITIES: dict[type, Priority] = {
     Submit: Priority.SUBMIT,
     Up: Priority.RUNNING,
@@ -85,6 +100,8 @@ _PRIORITIES: dict[type, Priority] = {
     Release: Priority.RELEASE,
     HostDies: Priority.HOST,
     HostBack: Priority.HOST,
+    Loaded: Priority.HOST,
+    Starves: Priority.WAKE,
     Wake: Priority.WAKE,
     Round: Priority.ROUND,
 }

@@ -30,6 +30,7 @@ from ..model.team import GpuQuota, Team, Usage
 from ..model.topology import Layer, Site, TopologyPath
 from ..solver.books import Books
 from ..solver.placing import Placer
+from .full_rules import with_datasets_and_hunger, with_guarantees_and_caches
 
 NOW_S = 1_800_000_000
 GIB = 1024
@@ -42,12 +43,18 @@ SIZES = {(1, 1): 72, (1, 2): 40, (1, 4): 32, (1, 8): 32, (2, 8): 14, (4, 8): 7, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """A row of the table: hosts of 8 GPUs, waiting jobs, and the share of the cards in use before they come."""
+    """A row of the table: hosts of 8 GPUs, waiting jobs, and the share of the cards in use before they come.
+
+    `rack` hosts stand in one, the last host lacks `fewer` GPUs; `full` adds the rules of `full_rules`.
+    """
 
     name: str
     hosts: int
     pending: int
     load: float = 0.9
+    rack: int = 8
+    fewer: int = 0
+    full: bool = False
 
 
 def fleet(size: Size, seed: int) -> Snapshot:
@@ -56,24 +63,28 @@ def fleet(size: Size, seed: int) -> Snapshot:
     snapshot = Snapshot(
         now_s=NOW_S,
         sites=tuple(Site(id=site, on_premises=site != "cloud") for site in SITES),
-        hosts=tuple(_host(number, size.hosts, draw) for number in range(size.hosts)),
+        hosts=tuple(_host(number, size, draw) for number in range(size.hosts)),
         teams=_teams(size, draw),
     )
+    if size.full:
+        snapshot = with_guarantees_and_caches(snapshot, draw)
     return replace(snapshot, jobs=_running(snapshot, size, draw))
 
 
 def jobs(size: Size, seed: int, first: int, count: int, now_s: int = NOW_S) -> list[JobRecord]:
     """`count` jobs that wait, of the endless row of jobs of that seed, from number `first` on."""
-    return [_waiting(size, seed, number, now_s) for number in range(first, first + count)]
+    found = [_waiting(size, seed, number, now_s) for number in range(first, first + count)]
+    return with_datasets_and_hunger(found, seed) if size.full else found
 
 
-def _host(number: int, hosts: int, draw: random.Random) -> Host:
-    rack = number // 8
-    zone = rack // 4
-    zones = -(-hosts // 32)
+def _host(number: int, size: Size, draw: random.Random) -> Host:
+    rack = number // size.rack
+    zone = rack // min(4, size.rack)
+    zones = -(-size.hosts // (size.rack * min(4, size.rack)))
     site = SITES[min(2, zone * 3 // zones)]
-    gpu_type, memory_gib = TYPES[draw.choices((0, 1, 2), (5, 3, 2))[0] if number % 8 == 0 else _type_of(rack)]
-    return _equipped(number, rack, zone, site, gpu_type, memory_gib, draw)
+    gpu_type, memory_gib = TYPES[draw.choices((0, 1, 2), (5, 3, 2))[0] if number % size.rack == 0 else _type_of(rack)]
+    host = _equipped(number, rack, zone, site, gpu_type, memory_gib, draw)
+    return replace(host, gpus=host.gpus[: 8 - size.fewer]) if number == size.hosts - 1 else host
 
 
 def _type_of(rack: int) -> int:

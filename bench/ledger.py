@@ -10,19 +10,23 @@ from ..model.ids import HostId, JobId
 from ..model.job import Job
 from ..model.placement import Placement
 from ..model.policy import StandardGang
+from ..solver.appetite import Amounts, Appetite
 from .run import Sample, Span
 
 
 class Ledger:
     """Occupancy per card from `planned` to `released`, samples over time, and a span for each attempt and host.
 
-    Of the standard gangs, the first (largest) that the empty fleet holds is counted.
+    Of the standard gangs, the first (largest) that the empty fleet holds is counted, on cards of which each has
+    `beside` left on its host: milli-cores, MiB and Mbit/s a GPU.
     """
 
-    def __init__(self, hosts: Sequence[Host], gangs: Sequence[StandardGang]) -> None:
+    def __init__(self, hosts: Sequence[Host], gangs: Sequence[StandardGang], beside: Amounts = (0, 0, 0)) -> None:
         self._hosts = {host.id: host for host in hosts}
         self._cards = {host.id: {gpu.index: 0 for gpu in host.gpus if gpu.healthy} for host in hosts}
         self._whole = {host.id: len(self._cards[host.id]) for host in hosts}
+        self._left = {host.id: [host.cpu_milli, host.memory_mib, host.network_mbps] for host in hosts}
+        self._appetite = Appetite({}, beside)
         self._down: set[HostId] = set()
         self._capacity = sum(host.gpu_milli for host in hosts)
         self._held = 0
@@ -63,6 +67,11 @@ class Ledger:
             self._down.discard(host)
             self._capacity += self._hosts[host].gpu_milli
 
+    @property
+    def idle_milli(self) -> int:
+        """milli-GPU of the capacity that nobody holds."""
+        return self._capacity - self._held
+
     def waiting(self, jobs: int, milli: int) -> None:
         """What the round that just ended left in the queue."""
         self._waiting = (jobs, milli)
@@ -81,7 +90,10 @@ class Ledger:
             role = job.role(worker.role)
             if role is None:
                 continue
-            milli = role.request.gpu_milli if role.request.fractional else MILLI
+            request, left = role.request, self._left[worker.host]
+            for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
+                left[number] -= sign * amount
+            milli = request.gpu_milli if request.fractional else MILLI
             cards = self._cards[worker.host]
             for card in worker.gpus:
                 was_free = cards[card] == 0
@@ -91,7 +103,9 @@ class Ledger:
     def _room(self, gang: StandardGang) -> int:
         """How many gangs of that shape could start, each inside one domain and GPU type."""
         slots: dict[tuple[str, str], int] = defaultdict(int)
-        for name, free in self._whole.items():
+        for name, whole in self._whole.items():
+            cpu_milli, memory_mib, network_mbps = self._left[name]
+            free = self._appetite.served(whole, (cpu_milli, memory_mib, network_mbps)) if whole >= gang.gpus else 0
             if free >= gang.gpus and name not in self._down:
                 host = self._hosts[name]
                 slots[host.path.domain(gang.layer, name), host.gpus[0].gpu_type] += free // gang.gpus

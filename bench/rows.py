@@ -27,7 +27,12 @@ class Row:
     shock: bool
 
 
+SMALL = Size(name="7", hosts=7, pending=46, rack=2, fewer=6, full=True)
+"""50 GPUs with every rule; about 40 wait once the first round is over."""
+
 ROWS = {
+    "7": Row(size=SMALL, shock=False),
+    "7-shock": Row(size=SMALL, shock=True),
     "100": Row(size=Size(name="100", hosts=100, pending=100), shock=False),
     "1250": Row(size=Size(name="1250", hosts=1_250, pending=1_000), shock=False),
     "1250-shock": Row(size=Size(name="1250", hosts=1_250, pending=1_000), shock=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..model.ids import HostId, JobId, TeamId
@@ -90,7 +91,8 @@ class Run:
     """One scheduler on one workload with one seed.
 
     `events` are happenings of the simulation, `wall_s` what it took to simulate. `window_s` is the last submission.
-    `guaranteed_milli` is what each team is guaranteed, all GPU types together.
+    `guaranteed_milli` is what each team is guaranteed, all GPU types together. `idle` is milli-GPU-seconds that stood
+    idle while jobs waited, by cause; empty where it was not asked for.
     """
 
     scheduler: str
@@ -111,3 +113,4 @@ class Run:
     told: list[Told] = field(default_factory=list)
     slips: Slips = field(default_factory=Slips)
     guaranteed_milli: dict[TeamId, int] = field(default_factory=dict)
+    idle: Mapping[str, int] = field(default_factory=dict)

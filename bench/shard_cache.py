@@ -28,6 +28,10 @@ class ShardCaches:
             held[data.name] = data
         return data.size_mib
 
+    def holds(self, host: HostId, data: DatasetRef) -> bool:
+        """Whether the data set lies on the host, whole."""
+        return data.name in self._hosts.get(host, ())
+
     def inventory(self, host: HostId) -> tuple[tuple[CachedDataset, ...], int]:
         """What lies on the host, and the MiB left free."""
         held = self._hosts.get(host, OrderedDict())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..adapters.fakes.clock import VirtualClock
 from ..adapters.fakes.memory_store import MemoryStore
@@ -16,6 +16,7 @@ from ..adapters.store.core import Retention
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
+from ..model.decision import Decision
 from ..model.event import Event
 from ..model.job_state import JobState
 from ..model.limits import walltime_limit_s
@@ -23,7 +24,8 @@ from ..model.policy import Policy
 from .evictions import Evictions
 from .executor import SimulatedExecutor
 from .foresight import Foresight
-from .heap import End, Heap, HostBack, HostDies, Key, Release, Round, Submit, Up, Wake
+from .heap import End, Heap, HostBack, HostDies, Key, Loaded, Release, Round, Starves, Submit, Up, Wake
+from .idle import Idle
 from .ledger import Ledger
 from .run import Rounds, Run
 from .tally import Tally, count
@@ -44,13 +46,14 @@ KEPT = Retention(rounds=1, snapshots=0, log=1_000)
 class Options:
     """`interval_s`: rounds are at least that far apart. `until_s` ends the run early, with jobs left unfinished.
 
-    `forecast_s`: how often the service's forecast is made, to be judged; None for never.
+    `forecast_s`: how often the service's forecast is made, to be judged; None for never. `idle`: tells why GPUs idled.
     """
 
     interval_s: int = 60
     seed: int = 1
     until_s: int | None = None
     forecast_s: int | None = None
+    idle: bool = False
     timing: Timing = field(default_factory=Timing)
 
 
@@ -74,20 +77,21 @@ class _Simulation:
         self, workload: Workload, scheduler: Scheduler, policy: Policy, options: Options, progress: Progress | None
     ) -> None:
         self._workload, self._policy, self._options, self._progress = workload, policy, options, progress
-        self._scheduler = scheduler
+        self._scheduler, self._guaranteed = scheduler, workload.guaranteed_milli
         self._clock = VirtualClock()
         self._store = MemoryStore(policy, KEPT)
         self._heap = Heap()
         self._evictions = Evictions(policy)
         self._foresight = Foresight(policy, options.forecast_s)
         self._executor = SimulatedExecutor(workload, self._heap, options.seed, options.timing, self._evictions)
-        self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs)
+        self._ledger = Ledger(workload.hosts, policy.objective.standard_gangs, workload.beside)
+        self._idle = Idle(policy, told=options.idle)
         self._rounds = Rounds()
         self._tally = Tally(workload.jobs, self._ledger)
-        self._guaranteed = workload.guaranteed_milli
         self._round_at_s: int | None = None
         self._last_round_s = -options.interval_s
         self._previous: RoundRecord | None = None
+        self._planned_s: set[int] = set()
         self._prepare()
 
     def run(self, name: str) -> Run:
@@ -99,6 +103,7 @@ class _Simulation:
             if self._options.until_s is not None and at_s > self._options.until_s:
                 now_s = self._options.until_s
                 break
+            self._idle.passed(self._ledger.idle_milli, min(at_s, self._workload.span_s) - now_s)
             now_s = at_s
             self._clock.move_to(now_s)
             self._handle(happening, now_s)
@@ -126,7 +131,8 @@ class _Simulation:
             evictions=self._evictions.all,
             told=self._foresight.told,
             slips=self._foresight.slips,
-            guaranteed_milli=self._workload.guaranteed_milli,
+            idle=self._idle.total,
+            guaranteed_milli=self._guaranteed,
         )
 
     def _prepare(self) -> None:
@@ -134,7 +140,7 @@ class _Simulation:
         self._store.put_sites(self._workload.sites, self._workload.links)
         self._store.put_teams(self._workload.teams)
         for host in self._workload.hosts:
-            self._store.put_host(host, now_s=0)
+            self._store.put_host(replace(host, disk_free_mib=self._options.timing.cache_mib), now_s=0)
         lease = self._store.acquire(LEASE, "simulator", ttl_s=FOREVER_S, now_s=0)
         self._term = lease.term if lease else 1
         for index, each in enumerate(self._workload.jobs):
@@ -163,6 +169,11 @@ class _Simulation:
                 self._ledger.back(host)
                 self._append(self._executor.host_back(host, now_s), now_s)
                 self._call_round(now_s)
+            case Loaded():
+                self._append(self._executor.loaded(happening, now_s), now_s)
+            case Starves(job=job):
+                if job in self._tally.queue:
+                    self._call_round(now_s)
             case Wake():
                 self._call_round(now_s, force=True)
             case Round():
@@ -172,6 +183,7 @@ class _Simulation:
         job = self._workload.jobs[index].job
         self._store.submit(job, now_s=now_s)
         self._tally.submitted(job.id, now_s)
+        self._heap.push(now_s + self._policy.time.starve_after_s, Starves(job.id))
         self._call_round(now_s)
 
     def _append(self, events: Sequence[Event], now_s: int) -> None:
@@ -228,16 +240,27 @@ class _Simulation:
         if record.outcome == "committed" and record.snapshot is not None:
             self._evictions.decided(record.snapshot, record.decision)
             self._foresight.decided(record.decision)
+        if record.outcome != "conflict":
+            self._follow_plans(record.decision, now_s)
         self._drive(now_s)
         for job in list(self._tally.queue):
             left = self._store.job(job)
             if left.state.ended:
                 self._tally.dropped(left, now_s)
         self._tally.waiting()
+        self._idle.decided(lambda: self._store.snapshot(now_s))
         if self._tally.queue and self._foresight.due(now_s):
             self._foresight.look(self._store.snapshot(now_s))
         if record.outcome == "conflict":
             self._call_round(now_s)
+
+    def _follow_plans(self, decision: Decision, now_s: int) -> None:
+        """Hosts load what is planned to be read there, and a round looks again when a gang is planned to start."""
+        self._executor.prestage(decision.prefetches, now_s)
+        due = {plan.planned_start_s for plan in decision.reservations if plan.planned_start_s > now_s}
+        for at_s in sorted(due - self._planned_s):
+            self._planned_s.add(at_s)
+            self._heap.push(at_s, Wake())
 
     def _close(self, now_s: int) -> None:
         """What still runs or waits when the run ends."""

@@ -20,6 +20,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..solver.solve import solve
 from ..solver.verify import verify
+from .full_rules import with_reserved_pool
 from .large import NOW_S, Size, fleet, jobs
 
 STAGES = ("read", "reduce", "greedy", "exact", "bounds", "reasons", "verify", "pack", "commit")
@@ -74,11 +75,12 @@ class Course:
     """One fleet and its queue in a SQLite store; `round` measures the next round and lets the world go on."""
 
     def __init__(self, size: Size, seed: int, folder: Path, policy: Policy) -> None:
-        self._size, self._seed, self._policy = size, seed, policy
+        self._size, self._seed = size, seed
         self._now_s, self._next = NOW_S, size.pending
         self._draw = random.Random(f"ends/{size.name}/{seed}")
         self._store: SqlStore = open_store(f"sqlite:///{folder / f'{size.name}-{seed}.db'}", policy)
         snapshot = fleet(size, seed)
+        self._policy = with_reserved_pool(policy, snapshot) if size.full else policy
         self._store.put_sites(snapshot.sites)
         self._store.put_teams(snapshot.teams)
         for host in snapshot.hosts:

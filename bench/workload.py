@@ -11,10 +11,11 @@ from ..model.host import MILLI, Host
 from ..model.ids import HostId, TeamId
 from ..model.job import Job
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team
 from ..model.topology import Link, Site
 from ..solver.admission import Admissions
+from ..solver.appetite import Amounts, beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,12 @@ class Workload:
         return {team.id: sum(quota.gpu_milli for quota in team.guarantee) for team in self.teams if team.guarantee}
 
     @property
+    def beside(self) -> Amounts:
+        """What the jobs ask for each GPU beside it: milli-cores, MiB and Mbit/s, the mean over all of them."""
+        roles = [role for each in self.jobs for role in each.job.roles]
+        return beside(role for role in roles if role.request.gpu_milli)
+
+    @property
     def span_s(self) -> int:
         """Seconds from 0 to the last submission."""
         return self.jobs[-1].submit_s
@@ -120,8 +127,12 @@ def runnable(workload: Workload, policy: Policy) -> Workload:
     """The workload without jobs that admission refuses on this fleet; `left_out` says how many those are."""
     empty = Snapshot(now_s=0, sites=workload.sites, hosts=workload.hosts, teams=workload.teams, links=workload.links)
     admissions = Admissions(empty, policy)
-    kept = tuple(each for each in workload.jobs if admissions.never_fits(each.job) is None)
+    kept = tuple(each for each in workload.jobs if _can_start(each.job, admissions))
     return replace(workload, jobs=kept, left_out=workload.left_out + len(workload.jobs) - len(kept))
+
+
+def _can_start(job: Job, admissions: Admissions) -> bool:
+    return admissions.never_fits(JobRecord(job=job, submitted_s=0)) is None
 
 
 def gpus_of(job: Job) -> float:

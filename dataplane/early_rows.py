@@ -50,6 +50,8 @@ class EarlyRows:
         self._shards, self._manifest, self._cache = dataset.shards, dataset.manifest, dataset.cache
         self._fields = dataset.fields
         self._lock = threading.Lock()
+        # One batch's requests go out together: the first batch must not queue between those of the second.
+        self._asking = threading.Lock()
         self._rows_left = {
             index: shard.rows // _SHARE
             for index, (shard, source) in enumerate(zip(self._manifest.shards, self._shards.sources, strict=True))
@@ -165,13 +167,14 @@ class EarlyRows:
     def _read(self, places: Any, shard_of: Shards, rows: Rows, out: Mapping[str, Array]) -> None:
         """All shards at once, each in a request or a few."""
         jobs: list[tuple[int, Any, Any, Future[list[memoryview]]]] = []
-        for index in dict.fromkeys(shard_of[places].tolist()):
-            source = self._shards.sources[index]
-            assert isinstance(source, ObjectSource)
-            mine = places[shard_of[places] == index]
-            starts, sizes = self._spans(index, rows[mine])
-            file = self._manifest.shards[index].file
-            jobs.append((index, mine, (starts, sizes), source.ranges(file, starts, sizes)))
+        with self._asking:
+            for index in dict.fromkeys(shard_of[places].tolist()):
+                source = self._shards.sources[index]
+                assert isinstance(source, ObjectSource)
+                mine = places[shard_of[places] == index]
+                starts, sizes = self._spans(index, rows[mine])
+                file = self._manifest.shards[index].file
+                jobs.append((index, mine, (starts, sizes), source.ranges(file, starts, sizes)))
         try:
             for index, mine, (starts, sizes), answer in jobs:
                 self._take(index, mine, starts, sizes, self._answer(index, answer), out)

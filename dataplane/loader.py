@@ -15,12 +15,13 @@ from .errors import LoaderError
 from .feeder import Feeder, gather_threads, ring_sizes
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
 from .plan import Planner
-from .read_ahead import ReadAhead
+from .read_ahead import LATEST_START_S, ReadAhead
 from .ring import Failed, new_ring, receive
 from .schedule import Schedule, Tail
 from .views import Readable
 
 _STATE_VERSION = 1
+_FAR_START_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -209,7 +210,9 @@ class Loader:
             early = shards.keep >= at_once
             if self._early is None and self._read_ahead and EarlyRows.fits(dataset):
                 self._early = EarlyRows(dataset)
-            ahead = ReadAhead(self._early or shards, 2 * at_once, threads=fetches, open_too=early) if threaded else None
+            patience_s = LATEST_START_S if self._early is None else _FAR_START_S
+            options: dict[str, Any] = {"threads": fetches, "open_too": early, "latest_start_s": patience_s}
+            ahead = ReadAhead(self._early or shards, 2 * at_once, **options) if threaded else None
             planner = Planner(
                 *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),
                 sort=bool(self._options["shuffle"]),

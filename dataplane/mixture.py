@@ -11,6 +11,7 @@ from .order import Ids, Order, distinct
 
 CYCLE = 1000
 _TURNS = 2
+_CYCLES_KEPT = 2048
 
 
 class Sequencer(Protocol):
@@ -113,14 +114,14 @@ class MixedOrder:
 
     def _turns(self, g: Ids) -> tuple[Ids, Ids]:
         """For each sample number, whose turn it is, and the sample number in that order."""
-        who, own = np.empty_like(g), np.empty_like(g)
+        if not len(g):
+            return g, g
         cycles = g // self._cycle
-        for cycle in distinct(cycles).tolist():
-            chosen = cycles == cycle
-            pattern, before = self._pattern(cycle)
-            at = g[chosen] % self._cycle
-            who[chosen] = pattern[at]
-            own[chosen] = cycle * self._weights[pattern[at]] + before[at]
+        different = distinct(cycles).tolist()
+        patterns = [self._pattern(cycle) for cycle in different]
+        at = np.searchsorted(different, cycles) * self._cycle + g % self._cycle
+        who = np.concatenate([pattern for pattern, _ in patterns])[at]
+        own = cycles * self._weights[who] + np.concatenate([before for _, before in patterns])[at]
         return who, own
 
     def _pattern(self, cycle: int) -> tuple[Ids, Ids]:
@@ -134,7 +135,7 @@ class MixedOrder:
             for index in range(len(self._weights)):
                 before[pattern == index] = np.arange(self._weights[index])
             known = pattern, before
-            while len(self._known) > 64:
+            while len(self._known) > _CYCLES_KEPT:
                 self._known.pop(next(iter(self._known)))
             self._known[cycle] = known
         return known

@@ -21,6 +21,7 @@ from .cold import ColdShards
 from .errors import CacheError, CacheFull, CorruptShard
 from .fields import SPAN_SUFFIX, Field
 from .manifest import Manifest
+from .order import distinct
 from .row_ranges import Array, RowRanges, Rows
 from .shard_file import Grow, in_memory, join, map_items, open_checked
 from .source import FolderSource, Source
@@ -77,7 +78,7 @@ class OpenShards:
         """
         if self._pid != os.getpid():
             self._reset()
-        needed = dict.fromkeys(shard_of.tolist())
+        needed = distinct(shard_of).tolist()
         spans = {field.name + SPAN_SUFFIX: np.empty((len(rows), 2), np.int64) for field in self.variable}
         fixed = {name: out[name] for name in self._fixed} | spans
         with self._lock:

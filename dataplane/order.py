@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import PCG64, SeedSequence
 
 from .errors import LoaderError
 
@@ -30,6 +31,8 @@ DEFAULT_LANES = 8
 # Purposes of random numbers: a shard permutation and a block's rows must never share a stream.
 _SHARDS, _ROWS = 0, 1
 _EPOCHS_KEPT = 2
+_COUNTED = 1024
+_MOST = (1 << 63) - 1 - (1 << 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +170,29 @@ class Order:
         if not self.shuffle:
             return np.arange(size, dtype=np.int64)
         # numpy promises the raw stream of a bit generator for ever, but not that of Generator.permutation.
-        stream = np.random.PCG64(np.random.SeedSequence((self.seed, *purpose)))
-        return np.argsort(np.asarray(stream.random_raw(size)), kind="stable").astype(np.int64, copy=False)
+        drawn = np.asarray(PCG64(SeedSequence((self.seed, *purpose))).random_raw(size))
+        return np.argsort(drawn, kind="stable").astype(np.int64, copy=False)
 
 
-def distinct(numbers: Ids) -> Ids:
+def distinct(numbers: npt.NDArray[np.integer[Any]]) -> Ids:
     """The different numbers, rising. `np.unique` imports numpy's masked arrays first: a fifth of a second."""
+    if not len(numbers):
+        return np.empty(0, np.int64)
+    least = int(numbers.min())
+    if int(numbers.max()) - least <= _COUNTED + 2 * len(numbers):
+        return np.flatnonzero(np.bincount(numbers - least)) + least
     rising = np.sort(numbers)
-    return rising[np.concatenate(([True], rising[1:] != rising[:-1]))] if len(rising) else rising
+    return rising[np.concatenate(([True], rising[1:] != rising[:-1]))].astype(np.int64, copy=False)
+
+
+def rising_places(ids: Ids) -> Ids:
+    """For each row of a table of ids >= 0, the places that put it in rising order; equal ids keep theirs."""
+    width = ids.shape[1]
+    if int(ids.max(initial=0)) > _MOST // max(1, width):
+        return np.argsort(ids, axis=1, kind="stable")
+    # Ids with their places in the low digits are all different: sorting them is several times faster.
+    rising: Ids = np.sort(ids * width + np.arange(width), axis=1) % width
+    return rising
 
 
 def rank_share(lanes: Ids, rank: int, world_size: int) -> npt.NDArray[np.intp]:

@@ -15,7 +15,7 @@ from .errors import DataplaneError
 _log = logging.getLogger(__name__)
 
 _GIVE_WAY_EVERY_S = 0.1
-_LATEST_START_S = 0.2
+LATEST_START_S = 0.2
 
 
 class Warmed(Protocol):
@@ -29,17 +29,25 @@ class Warmed(Protocol):
 class ReadAhead:
     """Warms shards in the order in which they are requested, each once while it is among the last `remember`.
 
-    `threads` fetch at once; with `open_too` shards are also checked and mapped. Nothing begins before `go`, or soon
-    after: what is read ahead must not stand in the way of the first batch.
+    `threads` fetch at once; with `open_too` shards are also checked and mapped. Nothing begins before `go`, or
+    `latest_start_s` seconds: what is read ahead must not stand in the way of the first batch.
     """
 
-    def __init__(self, shards: Warmed, remember: int, *, threads: int = 1, open_too: bool = False) -> None:
+    def __init__(
+        self,
+        shards: Warmed,
+        remember: int,
+        *,
+        threads: int = 1,
+        open_too: bool = False,
+        latest_start_s: float = LATEST_START_S,
+    ) -> None:
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._go = threading.Event()
         self._recent: OrderedDict[int, None] = OrderedDict()
         self._remember = remember
-        arguments = (shards, self._wanted, self._go, self._stop, open_too)
+        arguments = (shards, self._wanted, self._go, self._stop, open_too, latest_start_s)
         self._threads = [
             threading.Thread(target=warm_wanted, args=arguments, name="phalanx-read-ahead", daemon=True)
             for _ in range(threads)
@@ -77,12 +85,13 @@ def warm_wanted(
     go: threading.Event,
     stop: threading.Event,
     open_too: bool = False,
+    latest_start_s: float = LATEST_START_S,
 ) -> None:
     """Thread body: warms every shard from the queue, giving way in between, until None comes or `stop` is set.
 
     A shard that cannot be read is only logged: whoever really needs it meets the same error and can tell the user.
     """
-    go.wait(_LATEST_START_S)
+    go.wait(latest_start_s)
     while not stop.is_set():
         shards.give_way()
         try:

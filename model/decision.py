@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .ids import HostId, JobId, ReservationId
+from .job import DatasetRef
 from .placement import Placement
 from .reservation import Reservation
 
@@ -65,6 +66,21 @@ class Preemption:
     attempt: int
     beneficiaries: tuple[JobId, ...]
     loss_gpu_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch:
+    """Load up to `mib` MiB of what the host lacks of a data set, at `mbps` Mbit/s at most, before `job` starts there.
+
+    `start_s` is when it is expected to (seconds since the epoch). An order stands as long as the newest round gives it.
+    """
+
+    host: HostId
+    dataset: DatasetRef
+    job: JobId
+    start_s: int
+    mib: int
+    mbps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +203,7 @@ class Decision:
     preemptions: tuple[Preemption, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     releases: tuple[ReservationId, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
     resizes: tuple[Resize, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     waiting: tuple[Reason, ...] = ()

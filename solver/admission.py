@@ -5,16 +5,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from ..model.decision import Reason
-from ..model.job import Job, Role, WorkerRequest
+from ..model.decision import Reason, RuleFamily
+from ..model.job import Job, Preemptible, Role, WorkerRequest
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
 from .advice import Advice
 from .causes import cause
-from .covered import Covered, must_be_inside
+from .covered import BY_HIGHER, Covered
 from .empty_fleet import EmptyFleet
-from .variants import Variant, any_site, fewer_gpus, fewer_workers, on_type, other_types, wider_layers, with_request
+from .rights import only_inside
+from .variants import (
+    ANYTIME,
+    Variant,
+    any_site,
+    fewer_gpus,
+    fewer_workers,
+    on_type,
+    other_types,
+    wider_layers,
+    with_request,
+)
 from .wording import amount, sentence
 
 
@@ -46,67 +58,96 @@ class Admissions:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._fleet = EmptyFleet(snapshot, policy)
         self._causes: dict[tuple[object, ...], Reason | None] = {}
-        self._near: dict[tuple[object, ...], str] = {}
+        self._near: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._covered = Covered(snapshot)
-        self._limited = any(team.limit for team in snapshot.teams)
+        self._limited = any(team.limit or team.guarantee for team in snapshot.teams)
         self._advice = Advice(snapshot, policy, self._fleet)
 
     def admit(self, job: Job) -> Admission:
         """As the function of that name."""
-        asked = job
-        if must_be_inside(job) and self.never_fits(job) is None and self._covered.never(job) is None:
-            asked = self._covered.narrowed(job)
-        reason = self.never_fits(asked)
-        if reason is not None:
-            nearest = self.nearest(asked)
-            helps = (nearest,) if nearest else ()
-            reason = replace(reason, helps=helps)
-            reason = replace(reason, sentence=sentence(reason))
-            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=self._advice(job))
-        reason = self._covered.never(job)
-        if reason is not None:
-            nearest = self._inside(job) or reason.helps[0]
-            reason = replace(reason, helps=tuple(dict.fromkeys((nearest, *reason.helps))))
-            reason = replace(reason, sentence=sentence(reason))
-            return Admission(accepted=False, reason=reason, nearest=nearest, warnings=self._advice(job))
-        return Admission(accepted=True, warnings=self._advice(job))
+        reason = self.impossible(JobRecord(job=job, submitted_s=0))
+        warnings = self._advice(job)
+        if reason is None:
+            return Admission(accepted=True, warnings=warnings)
+        reason = replace(reason, sentence=sentence(reason))
+        return Admission(accepted=False, reason=reason, nearest=next(iter(reason.helps), ""), warnings=warnings)
 
-    def never_fits(self, job: Job) -> Reason | None:
-        """Why the gang can never start; None where it can, or where that cannot be ruled out."""
-        shape = self._shape(job)
+    def impossible(self, record: JobRecord) -> Reason | None:
+        """Why the gang can never start, with what near it could; None where it can, or where that is not proven.
+
+        One that is never to be preempted has to fit on what a guarantee covers.
+        """
+        reason = self.never_fits(record)
+        if reason is None:
+            return None
+        return replace(reason, job=record.id, helps=self._helps(record, reason))
+
+    def never_fits(self, record: JobRecord) -> Reason | None:
+        """As `impossible`, without what would help."""
+        reason = self._fails(record)
+        if reason is not None or not only_inside(record):
+            return reason
+        reason = self._covered.never(record.job)
+        if reason is not None:
+            return reason
+        failed = self._fails(replace(record, job=self._covered.narrowed(record.job)))
+        for covered in self._covered.choices(record.job):
+            reason = self._fails(replace(record, job=covered))
+            if reason is None:
+                return None
+            failed = failed or reason
+        return None if failed is None else self._covered.only(record.job, failed)
+
+    def _fails(self, record: JobRecord) -> Reason | None:
+        """The demand that the empty fleet cannot meet, guarantees aside; None where none is proven."""
+        shape = self._shape(record)
         if shape not in self._causes:
-            self._causes[shape] = None if self._fleet.fits(job) else cause(job, self._fleet)
-        reason = self._causes[shape]
-        return None if reason is None else replace(reason, job=job.id)
+            self._causes[shape] = None if self._fleet.fits(record) else cause(record, self._fleet)
+        return self._causes[shape]
 
-    def _shape(self, job: Job) -> tuple[object, ...]:
+    def _shape(self, record: JobRecord) -> tuple[object, ...]:
+        job = record.job
         team = job.team if self._limited else None
-        return job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team
+        asks = job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team
+        return *asks, self._fleet.pooled(record), only_inside(record)
 
-    def _inside(self, job: Job) -> str:
-        """The most of the job that its team's guarantee could cover, in words; "" for none."""
-        for role in job.roles:
-            found = most_workers(job, role, lambda part: self._covered.fits(part) and self._fleet.fits(part))
-            if found is not None and self._covered.fits(found.job):
-                return found.text
-        return ""
+    def _fits(self, record: JobRecord) -> bool:
+        """Whether the gang fits on the empty fleet, inside a guarantee where it must be."""
+        if not only_inside(record):
+            return self._fleet.fits(record)
+        choices = self._covered.choices(record.job)
+        return any(self._fleet.fits(replace(record, job=covered)) for covered in choices)
 
-    def nearest(self, job: Job) -> str:
-        """The text of the first variant that fits on the empty fleet, "" where none does."""
-        shape = self._shape(job)
+    def _helps(self, record: JobRecord, reason: Reason) -> tuple[str, ...]:
+        """The first variant that fits on the empty fleet, and what rights would do; nothing where none does."""
+        shape = self._shape(record)
         if shape not in self._near:
-            fitting = (variant.text for variant in self._variants(job) if self._fleet.fits(variant.job))
-            self._near[shape] = next(fitting, "")
+            fitting = (
+                variant.text for variant in self._variants(record) if self._fits(replace(record, job=variant.job))
+            )
+            found = [*islice(fitting, 1)]
+            for text, preemptible in self._rights(record, reason):
+                if self._fits(replace(record, job=replace(record.job, preemptible=preemptible))):
+                    found.append(text)
+            self._near[shape] = tuple(found)
         return self._near[shape]
 
-    def _variants(self, job: Job) -> Iterator[Variant]:
+    def _rights(self, record: JobRecord, reason: Reason) -> Iterator[tuple[str, Preemptible]]:
+        """Ways to be preempted with which other rules would hold for it."""
+        if only_inside(record):
+            yield BY_HIGHER, Preemptible.BY_HIGHER
+        if RuleFamily.RESERVED in reason.families:
+            yield ANYTIME, Preemptible.ANYTIME
+
+    def _variants(self, record: JobRecord) -> Iterator[Variant]:
+        job = record.job
         types = tuple(sorted({gpu.gpu_type for host in self._fleet.snapshot.hosts for gpu in host.gpus}))
         for role in job.roles:
             for choice in role.gpu_types:
                 for name in difflib.get_close_matches(choice.gpu_type, types, n=1, cutoff=0.5):
                     yield Variant(f"on {name}", on_type(job, name))
         yield from self._capped(job)
-        yield from self._shrunk(job)
+        yield from self._shrunk(record)
         yield from wider_layers(job, self._fleet.placer.confinement(job).required)
         yield from fewer_gpus(job, halving=False)
         yield from other_types(job, types)
@@ -136,10 +177,10 @@ class Admissions:
                 if changed is not None:
                     yield Variant(f"with {amount(most, unit)} {what}", changed)
 
-    def _shrunk(self, job: Job) -> Iterator[Variant]:
+    def _shrunk(self, record: JobRecord) -> Iterator[Variant]:
         """The most workers of one role that fit, found by halving the interval: fewer workers never fit worse."""
-        for role in job.roles:
-            found = most_workers(job, role, self._fleet.fits)
+        for role in record.job.roles:
+            found = most_workers(record.job, role, lambda job: self._fits(replace(record, job=job)))
             if found is not None:
                 yield found
 

@@ -49,16 +49,21 @@ class Advice:
 
     def _windows(self, job: Job) -> Iterator[str]:
         """A walltime limit that no room now open to the gang outlasts."""
-        if self._windowed is None or self._windowed.fits(job) or not self._fleet.fits(job):
+        record = JobRecord(job=job, submitted_s=0)
+        if self._windowed is None or self._windowed.fits(record) or not self._fleet.fits(record):
             return
         over_s = self._policy.eviction.launch_s + grace_s(job) + self._policy.eviction.clean_s
         limits = [start - self._snapshot.now_s - over_s for start in self._ahead]
         limits = [limit for limit in limits if limit > 0]
         # The longer the limit, the fewer hosts are left: those that fit come first.
         fleet = self._windowed
-        fitting = bisect_left(limits, True, key=lambda limit: not fleet.fits(replace(job, walltime_limit_s=limit)))
+
+        def too_long(limit: int) -> bool:
+            return not fleet.fits(replace(record, job=replace(job, walltime_limit_s=limit)))
+
+        fitting = bisect_left(limits, True, key=too_long)
         guaranteed = any(team.id == job.team and team.guarantee for team in self._snapshot.teams)
-        asked = walltime_limit_s(JobRecord(job=job, submitted_s=0), guaranteed, self._policy)
+        asked = walltime_limit_s(record, guaranteed, self._policy)
         if fitting:
             yield (
                 f"with a walltime limit of {duration(asked)} it has to wait until maintenance is over; "

@@ -11,6 +11,7 @@ from ..model.job import Role
 from ..model.job_state import JobState
 from ..model.snapshot import Snapshot
 from .demand import card_takes
+from .remember import remembered
 
 Amounts = tuple[int, int, int]
 """Milli-cores, MiB and Mbit/s."""
@@ -35,6 +36,7 @@ class Appetite:
         return free
 
 
+@remembered
 def appetite(snapshot: Snapshot) -> Appetite:
     """The appetite of the jobs that wait in the queue or hold capacity; of all their roles with GPUs."""
     roles = [
@@ -44,13 +46,18 @@ def appetite(snapshot: Snapshot) -> Appetite:
         for role in record.job.roles
         if role.request.gpu_milli
     ]
-    asked = sum(role.gpu_milli for role in roles)
-    cpu = sum(role.count * role.request.cpu_milli for role in roles)
-    memory = sum(role.count * role.request.memory_mib for role in roles)
-    network = sum(role.count * role.request.network_mbps for role in roles)
-    if not asked:
-        return Appetite({}, (0, 0, 0))
-    return Appetite(_wanted(snapshot, roles), (cpu * MILLI // asked, memory * MILLI // asked, network * MILLI // asked))
+    return Appetite(_wanted(snapshot, roles), beside(roles)) if roles else Appetite({}, (0, 0, 0))
+
+
+def beside(roles: Iterable[Role]) -> Amounts:
+    """Milli-cores, MiB and Mbit/s that these roles ask for each GPU, rounded down; zeros where none asks for a GPU."""
+    milli = cpu = memory = network = 0
+    for role in roles:
+        milli += role.gpu_milli
+        cpu += role.count * role.request.cpu_milli
+        memory += role.count * role.request.memory_mib
+        network += role.count * role.request.network_mbps
+    return (cpu * MILLI // milli, memory * MILLI // milli, network * MILLI // milli) if milli else (0, 0, 0)
 
 
 def _wanted(snapshot: Snapshot, roles: Iterable[Role]) -> dict[str, int]:

@@ -8,7 +8,9 @@ from math import prod
 
 from ..model.decision import Reason, ReasonKind, RuleFamily
 from ..model.host import MILLI, Host
+from ..model.ids import SiteId
 from ..model.job import Job, Role
+from ..model.snapshot import JobRecord
 from ..model.topology import Layer
 from .demand import card_takes
 from .empty_fleet import EmptyFleet
@@ -21,9 +23,10 @@ _MOST_CHOICES = 4_096
 Cause = Callable[[Job, EmptyFleet], Iterator[Reason]]
 
 
-def cause(job: Job, fleet: EmptyFleet) -> Reason | None:
+def cause(record: JobRecord, fleet: EmptyFleet) -> Reason | None:
     """The first demand that the empty fleet cannot meet, or None where no single one can be blamed."""
-    return next((reason for rule in CAUSES for reason in rule(job, fleet)), None)
+    found = next((reason for rule in CAUSES for reason in rule(record.job, fleet)), None)
+    return found if found is not None or not fleet.pooled(record) else _pools(record.job, fleet)
 
 
 def _sites(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
@@ -165,6 +168,44 @@ def _limits(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
         most = ledger.limit((team, gpu_type))
         subject = f"team {team} may hold {most / MILLI:g} {gpu_type}"
         yield _reason(job, RuleFamily.QUOTA, subject, milli, most, "mGPU")
+
+
+def _pools(job: Job, fleet: EmptyFleet) -> Reason | None:
+    """Room only on GPUs of which reserved pools leave too few to level 1."""
+    nodes: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for node in fleet.domains(job):
+        nodes.setdefault(node[:1], []).append(node)
+    short = list[tuple[int, int, str, int, str]]()
+    for at, domains in nodes.items():
+        sites = [fleet.site_at[name] for name in at] or sorted(fleet.sites(job))
+        roomy = [
+            [name for name in fleet.placer.types(role) if fleet.room_on(job, role, name, domains) >= role.count]
+            for role in job.roles
+        ]
+        if prod(map(len, roomy)) > _MOST_CHOICES:
+            return None
+        for types in product(*roomy):
+            where = ", ".join(sites)
+            beside = _beside_pools(job, types, sites, fleet)
+            lacks = [(milli - left, milli, name, left, where) for name, milli, left in beside]
+            if not lacks:
+                return None
+            short.append(max(lacks))
+    if not short:
+        return None
+    _, milli, gpu_type, left, where = min(short)
+    return _reason(job, RuleFamily.RESERVED, f"{gpu_type} at {where}", milli, left, "mGPU")
+
+
+def _beside_pools(
+    job: Job, types: tuple[str | None, ...], sites: list[SiteId], fleet: EmptyFleet
+) -> Iterator[tuple[str, int, int]]:
+    """The types of which the gang asks more, in milli-GPU, than pools leave at all these sites together."""
+    for name, milli in by_type(job, types).items():
+        left = [fleet.left(site, name) for site in sites]
+        total = sum(each for each in left if each is not None)
+        if None not in left and milli > total:
+            yield name, milli, total
 
 
 CAUSES: tuple[Cause, ...] = (

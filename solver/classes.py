@@ -16,7 +16,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .access import Access, Reach
-from .confinements import Confinements
+from .confinements import Confinements, confinements
 from .demand import Confinement, candidates, victims
 from .held import HostClass, Ways, host_classes, ways_out
 from .moved import moved_id
@@ -116,7 +116,7 @@ def reduce(snapshot: Snapshot, policy: Policy) -> Instance:
     out = ways_out(may_leave, may_return.movers)
     hosts, rights = host_classes(snapshot, out), rights_of(snapshot)
     access, slots = Access(rights, may_leave, may_return.movers), Slots(snapshot, policy, hosts)
-    confinement = Confinements(snapshot, policy)
+    confinement = confinements(snapshot, policy)
     starting = (
         _start(record, access, rights, slots, confinement)
         for candidate in candidates(snapshot)

@@ -9,15 +9,20 @@ from ..model.job import Job
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .demand import Confinement, confinement
+from .remember import remembered
+
+
+@remembered
+def confinements(snapshot: Snapshot, policy: Policy) -> Confinements:
+    """The confinements of all jobs of that snapshot, shared by all who ask."""
+    return Confinements(snapshot, policy)
 
 
 class Confinements:
     """Gives each job of the snapshot the confinement that `demand.confinement` gives it."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        # Only what a host offers empty matters, and most hosts of a fleet are equal in that.
-        unlike = {offer(host): host for host in reversed(snapshot.hosts)}
-        self._snapshot = replace(snapshot, hosts=tuple(unlike.values()), jobs=(), reservations=())
+        self._snapshot = replace(snapshot, hosts=_unlike(snapshot.hosts), jobs=(), reservations=())
         self._policy = policy
         self._known: dict[tuple[object, ...], Confinement] = {}
 
@@ -27,6 +32,12 @@ class Confinements:
         if key not in self._known:
             self._known[key] = confinement(job, self._snapshot, self._policy)
         return self._known[key]
+
+
+@remembered
+def _unlike(hosts: tuple[Host, ...]) -> tuple[Host, ...]:
+    """Only what a host offers empty matters, and most hosts of a fleet are equal in that."""
+    return tuple({offer(host): host for host in reversed(hosts)}.values())
 
 
 def offer(host: Host) -> tuple[object, ...]:

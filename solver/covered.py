@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
@@ -20,11 +20,6 @@ _MOST_CHOICES = 256
 """Choices of a GPU type for each role that are looked at."""
 
 
-def must_be_inside(job: Job) -> bool:
-    """Whether the job, not demoted, starts only inside a guarantee."""
-    return only_inside(JobRecord(job=job, submitted_s=0))
-
-
 class Covered:
     """The guarantees of one snapshot, and what of them is left beside the given starts."""
 
@@ -35,6 +30,22 @@ class Covered:
         for start in starts:
             if start.inside_guarantee:
                 self._left.subtract(self._rights.counted(jobs[start.job], start.placement))
+
+    def choices(self, job: Job) -> Iterator[Job]:
+        """The job on each choice of types for its GPU roles on which guarantees not yet in use cover all of it."""
+        roles = [role for role in job.roles if role.request.gpu_milli]
+        for types in islice(product(*(self._types(job, role) for role in roles)), _MOST_CHOICES):
+            if roles and self._within(job, roles, types, self._rights.guarantee):
+                on = {role.name: name for role, name in zip(roles, types, strict=True)}
+                yield replace(job, roles=tuple(_on(role, on.get(role.name)) for role in job.roles))
+
+    def only(self, job: Job, reason: Reason) -> Reason:
+        """The reason of a job that would fit but for having to be covered."""
+        types = sorted(
+            {choice.gpu_type for covered in self.choices(job) for role in covered.roles for choice in role.gpu_types}
+        )
+        subject = f"{reason.subject} ({' or '.join(types)} only: no guarantee covers it on others)"
+        return replace(reason, families=(*reason.families, RuleFamily.GUARANTEE), subject=subject)
 
     def narrowed(self, job: Job) -> Job:
         """The job with its GPU roles on types alone of which a guarantee covers the role."""
@@ -54,10 +65,8 @@ class Covered:
         return [n for n in names if role.throughput_milli(n) is not None and self._rights.holder(job.team, n)]
 
     def never(self, job: Job) -> Reason | None:
-        """Why the job can never start inside, whatever runs; None where it can, or need not."""
-        if not must_be_inside(job):
-            return None
-        base = Reason(job=job.id, kind=ReasonKind.NEVER_FITS, families=(RuleFamily.GUARANTEE,), helps=(BY_HIGHER,))
+        """Why guarantees can never cover the job, whatever runs; None where they can."""
+        base = Reason(job=job.id, kind=ReasonKind.NEVER_FITS, families=(RuleFamily.GUARANTEE,))
         roles = [role for role in job.roles if role.request.gpu_milli]
         if not roles:
             return replace(base, subject="it uses no GPUs, so no guarantee covers it")
@@ -81,10 +90,6 @@ class Covered:
             unit="mGPU",
         )
         return replace(reason, helps=(BY_HIGHER,)) if self._fits(record.job, self._rights.guarantee) else reason
-
-    def fits(self, job: Job) -> bool:
-        """Whether the guarantees, with nothing in use, cover the whole job."""
-        return self._fits(job, self._rights.guarantee)
 
     def _fits(self, job: Job, left: Mapping[Key, int]) -> bool:
         """Whether some choice of a covered type for each role is within what is left."""
@@ -117,3 +122,12 @@ class Covered:
                 )
                 parts.append(f"the guarantee of team {holder} has {has}")
         return ", ".join(parts)
+
+
+def _on(role: Role, gpu_type: str | None) -> Role:
+    """The role on that type alone; as it is for None."""
+    if gpu_type is None:
+        return role
+    return replace(
+        role, gpu_types=(GpuTypeChoice(gpu_type=gpu_type, throughput_milli=role.throughput_milli(gpu_type) or 1),)
+    )

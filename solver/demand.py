@@ -19,6 +19,7 @@ from ..model.limits import grace_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .remember import remembered
 from .rights import Runner, may_evict, never, rights_of
 
 
@@ -151,6 +152,7 @@ def _share(request: WorkerRequest, gpu_type: str, left: list[_EmptyCard]) -> boo
     return False
 
 
+@remembered
 def candidates(snapshot: Snapshot) -> tuple[JobRecord, ...]:
     """The waiting gangs that this round may start: queued, and not in a back-off."""
     return tuple(
@@ -182,6 +184,7 @@ class Held:
     gangs: frozenset[JobId]
 
 
+@remembered
 def held_back(snapshot: Snapshot) -> dict[HostId, Held]:
     """The hosts that are held for gangs that lost one of theirs, or return to them; of several the highest level."""
     held: dict[HostId, Held] = {}
@@ -201,6 +204,7 @@ def open_to(host: Host, record: JobRecord, held: Mapping[HostId, Held], now_s: i
     return owner is None or record.id in owner.gangs or owner.level < record.level
 
 
+@remembered
 def usable(snapshot: Snapshot) -> tuple[Host, ...]:
     """The hosts that may take some waiting gang: the placeable ones, and spares while a gang replaces a lost host."""
     spares = any(replacing(record, snapshot.now_s) for record in snapshot.jobs)
@@ -221,6 +225,7 @@ def allowed_sites(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Sit
     )
 
 
+@remembered
 def victims(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     """The running jobs that this round may preempt (RULES 3), where some candidate may evict them, inside or not."""
     rights = rights_of(snapshot)

@@ -17,6 +17,7 @@ from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites, candidates, placeable
+from .remember import remembered
 from .rights import never, only_inside, rights_of
 
 Pool = tuple[SiteId, str]
@@ -84,6 +85,7 @@ def reservations_by_job(snapshot: Snapshot) -> dict[JobId, Reservation]:
     return found
 
 
+@remembered
 def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     """The gangs for which hosts may be reserved: the starving ones with the first claims on their pools, in order."""
     promised = reservations_by_job(snapshot)
@@ -123,6 +125,7 @@ def _limited(job: Job, snapshot: Snapshot) -> bool:
     return False
 
 
+@remembered
 def promises(snapshot: Snapshot, policy: Policy) -> tuple[Promise, ...]:
     """The earlier reservations that still bind this round, in the order of the named gangs."""
     earlier = reservations_by_job(snapshot)

@@ -1,14 +1,17 @@
-"""The fleet as it would be if all left and all were well: what can never start there can never start at all."""
+"""The fleet as it would be if all left and all were well: what can never start there can never start at all.
+
+What reserved pools keep for tiers 1 and 2 is kept from level 1 here too: no wait opens it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..model.host import Host, HostState
+from ..model.host import MILLI, Host, HostState
 from ..model.ids import SiteId
 from ..model.job import Job, Role
-from ..model.policy import Policy
+from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .bars import Bar
@@ -41,32 +44,72 @@ class EmptyFleet:
         hosts = tuple(well(host) if windows else replace(well(host), windows=()) for host in snapshot.hosts)
         self.snapshot = replace(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
-        self.placer = Placer(self.snapshot, policy, Books(self.snapshot))
+        self.placer = Placer(self.snapshot, policy, Books(self.snapshot, policy.reserved))
+        self._left = self._beside_pools(policy.reserved)
+        self.site_at = {host.path.domain(Layer.SITE, host.id): host.path.site for host in hosts}
         self._domains: dict[tuple[int, frozenset[SiteId]], list[Path]] = {}
         # Where windows close some hosts, hosts that offer the same are not alike.
         self._unlike = {} if windows else {(host.path.site, offer(host)): host for host in hosts}
 
-    def fits(self, job: Job) -> bool:
-        """Whether the gang is placed there, within the limits of its team.
+    def _beside_pools(self, pools: Iterable[ReservedPool]) -> dict[tuple[SiteId, str], int]:
+        """What each reserved pool leaves to level 1 in milli-GPU, by site and GPU type."""
+        left = {(pool.site, pool.gpu_type): -pool.gpu_milli for pool in pools}
+        for host in self.snapshot.hosts if left else ():
+            for gpu in host.gpus:
+                if (host.path.site, gpu.gpu_type) in left:
+                    left[host.path.site, gpu.gpu_type] += MILLI
+        return left
+
+    def left(self, site: SiteId, gpu_type: str | None) -> int | None:
+        """milli-GPU of the type that pools leave to level 1 at the site, 0 or more; None where none keeps any."""
+        left = self._left.get((site, gpu_type or ""))
+        return None if left is None else max(0, left)
+
+    def pooled(self, record: JobRecord) -> bool:
+        """Whether reserved pools keep anything from the job."""
+        return bool(self._left) and record.level == 1
+
+    def fits(self, record: JobRecord) -> bool:
+        """Whether the gang is placed there, within the limits of its team and beside the reserved pools.
 
         Exact for gangs of one role; may miss a place for one of several.
         """
+        job = record.job
         if len(job.roles) == 1:
             role = job.roles[0]
-            if self._unlike and self.placer.confinement(job).required is Layer.HOST:
-                return any(
-                    self._capped(job, role, name, self._on_one(job, role, name)) >= role.count
-                    for name in self.placer.types(role)
-                )
-            return any(
-                self._capped(job, role, name, self.room_on(job, role, name, self.domains(job))) >= role.count
-                for name in self.placer.types(role)
-            )
-        record = JobRecord(job=job, submitted_s=0)
+            return any(self._most(record, role, name) >= role.count for name in self.placer.types(role))
         placement = self.placer.place(record)
         if placement is not None:
             self.placer.remove(record, placement)
         return placement is not None
+
+    def _most(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
+        """The most workers of the gang's only role that may run on that type."""
+        job = record.job
+        if self._unlike and self.placer.confinement(job).required is Layer.HOST:
+            most = self._on_one(record, role, gpu_type)
+        elif not self.pooled(record):
+            most = self.room_on(job, role, gpu_type, self.domains(job))
+        else:
+            most = self._beside(record, role, gpu_type)
+        return self._capped(job, role, gpu_type, most)
+
+    def _beside(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
+        """As `room_on` in the gang's own domains, where reserved pools leave less."""
+        job, most = record.job, 0
+        for node in self.domains(job):
+            parts = [node] if node else [(name,) for name in self.site_at]
+            rooms = [(part[0], self.room_on(job, role, gpu_type, [part])) for part in parts]
+            most = max(most, sum(self._kept(record, role, self.site_at[at], gpu_type, room) for at, room in rooms))
+        return most
+
+    def _kept(self, record: JobRecord, role: Role, site: SiteId, gpu_type: str | None, workers: int) -> int:
+        """That many workers at the site, or as many whole groups as reserved pools leave room for."""
+        left = self.left(site, gpu_type) if self.pooled(record) else None
+        if left is None:
+            return workers
+        group = role.parallelism.tensor if role.parallelism else 1
+        return min(workers, left // role.request.gpu_milli // group * group)
 
     def room(self, job: Job, role: Role, domains: Iterable[Path] | None = None) -> int:
         """The most workers of the role, alone, that one of the domains holds on one type; by default the gang's own."""
@@ -80,12 +123,15 @@ class EmptyFleet:
         rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
         return max((rooms[node] for node in domains), default=0)
 
-    def _on_one(self, job: Job, role: Role, gpu_type: str | None) -> int:
+    def _on_one(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
         """The most workers of the role that one host of its sites holds on that type; of like hosts one is asked."""
-        sites, books = self.sites(job), self.placer.books.hosts
+        job, books = record.job, self.placer.books.hosts
+        sites = self.sites(job)
         return max(
             (
-                books[host.id].room(role.request, job.team, gpu_type, ANY_NUMBER)
+                self._kept(
+                    record, role, site, gpu_type, books[host.id].room(role.request, job.team, gpu_type, ANY_NUMBER)
+                )
                 for (site, _), host in self._unlike.items()
                 if site in sites
             ),

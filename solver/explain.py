@@ -87,10 +87,9 @@ class Explainer:
 
     def _standing(self, record: JobRecord) -> Reason | None:
         """Reasons that lie in the job, not in what is free."""
-        never = self._admissions.never_fits(record.job)
+        never = self._admissions.impossible(record)
         if never is not None:
-            nearest = self._admissions.nearest(record.job)
-            return replace(never, helps=(nearest,) if nearest else ())
+            return never
         if record.state is JobState.HELD:
             return Reason(job=record.id, kind=ReasonKind.HELD)
         if record.state is JobState.BLOCKED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.host import Host
+from ..model.host import CachedDataset, Host
 from ..model.job import DatasetRef
 from ..model.policy import Policy
 
@@ -10,11 +10,17 @@ _MBIT_PER_MIB = (8_388_608, 1_000_000)
 """1 MiB is this fraction of Mbit."""
 
 
+def same_dataset(one: CachedDataset | DatasetRef, other: DatasetRef) -> bool:
+    """Whether both are the same data set: by digest where both have one, else by name."""
+    if one.digest and other.digest:
+        return one.digest == other.digest
+    return (one.dataset if isinstance(one, CachedDataset) else one.name) == other.name
+
+
 def missing_mib(host: Host, dataset: DatasetRef) -> int:
     """MiB of the data set that the host does not have, rounded up; a copy of another digest counts for nothing."""
     for cached in host.cached:
-        same = cached.digest == dataset.digest if cached.digest and dataset.digest else cached.dataset == dataset.name
-        if same:
+        if same_dataset(cached, dataset):
             lacking = cached.shards_total - cached.shards
             return -(-dataset.size_mib * lacking // cached.shards_total)
     return dataset.size_mib

@@ -108,7 +108,7 @@ def forecast(
     if not waiting:
         return ()
     admissions = Admissions(snapshot, policy)
-    never = frozenset(record.id for record in waiting if admissions.never_fits(record.job) is not None)
+    never = frozenset(record.id for record in waiting if admissions.never_fits(record) is not None)
     opening = Future(snapshot, policy, Walltimes(snapshot, policy)).snapshot()
     first = unpack(decide(opening, policy))
     run = _Run(snapshot, policy, decide, first, horizon_s, most_steps, never)

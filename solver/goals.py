@@ -16,11 +16,12 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .appetite import appetite
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import candidates, loss, placeable, victims
 from .fetch import fetch_s
 from .goals_planned import PlannedGoals, planned_goals
 from .order import Order, order, value_milli
+from .remember import remembered
 from .returning import NOBODY, return_loss, returners
 from .rights import rights_of
 from .sizes import as_started, settled
@@ -255,7 +256,7 @@ def _slowness(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> 
 def _spread(snapshot: Snapshot, placed: Iterable[tuple[JobRecord, Placement]], policy: Policy) -> int:
     """What gangs pay for each domain beyond the first of a preferred layer, and pipelines for leaving a domain."""
     paths = {host.id: host.path for host in snapshot.hosts}
-    confinement, cost = Confinements(snapshot, policy), policy.objective.spread_s
+    confinement, cost = confinements(snapshot, policy), policy.objective.spread_s
     paid = 0
     for record, placement in placed:
         used = placement.hosts
@@ -347,11 +348,13 @@ def room_left(snapshot: Snapshot, policy: Policy, gone: Iterable[JobRecord]) -> 
     return _room(snapshot, (), gone, policy.objective)
 
 
+@remembered
 def fleet_types(snapshot: Snapshot) -> Counter[str]:
     """How many healthy GPUs of each type the fleet has, on hosts in any state."""
     return Counter(gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy)
 
 
+@remembered
 def _card_types(snapshot: Snapshot) -> dict[tuple[HostId, int], str]:
     return {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
 

@@ -15,7 +15,7 @@ from ..model.ids import HostId, JobId
 from ..model.job import Role
 from ..model.snapshot import JobRecord
 from .classes import Instance, WorkerClass
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import CardKind, Confinement, allowed_sites, card_takes, ends_before, placeable, surely_over_s
 from .drain_starts import candidate_starts
 from .drains import Clear, Promise, named, promises
@@ -105,7 +105,7 @@ def plans(instance: Instance) -> Plans:
     earlier = {promise.record.id: promise for promise in promised}
     stays = _stays(instance)
     clear = Clear(snapshot, policy)
-    confinement = Confinements(snapshot, policy)
+    confinement = confinements(snapshot, policy)
     found = []
     for record in starving:
         starts = candidate_starts(record, snapshot, policy)

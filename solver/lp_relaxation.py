@@ -16,7 +16,7 @@ from ..model.job import Job, Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import allowed_sites, candidates, card_takes, victims
 from .held import HostClass, host_classes, ways_out
 from .lp_model import LpModel
@@ -73,7 +73,7 @@ class Relaxation:
         hosts = host_classes(snapshot, ways_out(self.possible, returning.movers))
         self._most = _largest(hosts.values())
         bins = _bins(hosts.values())
-        self._confinement = Confinements(snapshot, policy)
+        self._confinement = confinements(snapshot, policy)
         self._room: Counter[Pool] = Counter()
         for each in bins:
             self._room[each.pool] = max(self._room[each.pool], each.cards)

@@ -12,6 +12,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team, Usage
 from .demand import candidates
+from .remember import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Order:
     curve: dict[TeamId, Curve]
 
 
+@remembered
 def order(snapshot: Snapshot, policy: Policy) -> Order:
     """Weights, places and curves of this round."""
     waiting = candidates(snapshot)

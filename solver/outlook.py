@@ -12,6 +12,7 @@ from ..model.ids import JobId
 from ..model.job_state import JobState
 from ..model.policy import Policy, StandardGang
 from ..model.snapshot import JobRecord, Snapshot
+from .appetite import appetite
 from .books import Books
 from .demand import placeable
 from .forecast import Chosen, Decide, Forecast, forecast, unpack
@@ -44,7 +45,10 @@ class TypeUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRoom:
-    """How many gangs of a standard shape could start at once on one GPU type, each counted alone."""
+    """How many gangs of a standard shape could start at once on one GPU type, each counted alone.
+
+    A card counts where its host has CPU, memory and network left for it, at the mean of what is asked with a GPU.
+    """
 
     gang: StandardGang
     gpu_type: str
@@ -157,17 +161,19 @@ def _idle(snapshot: Snapshot) -> Counter[str]:
 
 
 def _room(snapshot: Snapshot, policy: Policy) -> tuple[GangRoom, ...]:
-    books = Books(snapshot)
+    books, demand = Books(snapshot), appetite(snapshot)
     found = []
     for gang in policy.objective.standard_gangs:
         slots: dict[str, Counter[str]] = defaultdict(Counter)
         for host in snapshot.hosts:
             if placeable(host):
-                free = Counter[str]()
-                for kind, cards in books.hosts[host.id].free.items():
+                book, free = books.hosts[host.id], Counter[str]()
+                for kind, cards in book.free.items():
                     free[kind.gpu_type] += len(cards)
+                left = (book.cpu_milli, book.memory_mib, book.network_mbps)
+                served = demand.served(free.total(), left)
                 for name, number in free.items():
-                    slots[name][host.path.domain(gang.layer, host.id)] += number // gang.gpus
+                    slots[name][host.path.domain(gang.layer, host.id)] += min(number, served) // gang.gpus
         for name in sorted(slots):
             number = sum(workers // gang.workers for workers in slots[name].values())
             found.append(GangRoom(gang=gang, gpu_type=name, count=number))

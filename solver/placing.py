@@ -15,7 +15,7 @@ from ..model.topology import Layer
 from .appetite import appetite
 from .bars import OPEN, Bar, Bars
 from .books import Books
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import CardKind, Confinement, allowed_sites, card_takes, usable
 from .goals import fleet_types
 from .layout import lay_out
@@ -59,7 +59,7 @@ class Placer:
             for gpu in host.gpus:
                 if gpu.healthy:
                     self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
-        self.confinement = Confinements(snapshot, policy)
+        self.confinement = confinements(snapshot, policy)
         self.bar = Bars(snapshot, policy, taking)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}

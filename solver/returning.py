@@ -16,6 +16,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, loss, victims
 from .order import value_milli
+from .remember import remembered
 from .rights import never
 from .same import Same
 from .sizes import settled, sizes
@@ -41,6 +42,7 @@ NOBODY = Returners()
 """Nobody may return."""
 
 
+@remembered
 def returners(snapshot: Snapshot, policy: Policy) -> Returners:
     """The returners of the round, each in the order of the snapshot's jobs, at the sizes they have."""
     return _returners(Same(settled(snapshot)), policy)

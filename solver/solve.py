@@ -27,6 +27,7 @@ from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
 from .objective import Goal, goals
 from .plan import Plan
+from .prefetch import prefetches
 from .reprieve import reprieve
 from .sizes import settled
 from .stages import Incumbent, Outcome, run
@@ -95,6 +96,7 @@ def solve(
         resizes=best.plan.resizes,
         reservations=best.plan.reservations,
         releases=best.plan.releases,
+        prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations),
         waiting=waiting,
         goals=judge(snapshot, policy, best.values, bounds),
         certificate=Certificate(

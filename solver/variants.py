@@ -113,6 +113,9 @@ def fewer_workers(job: Job, role: Role, count: int) -> Variant | None:
     return Variant(f"with {count} {noun}{of_role} instead of {role.count}", _with_role(job, changed))
 
 
+ANYTIME = "with preemptible: anytime"
+"""What lets a gang use idle parts of reserved pools."""
+
 LAYER_NAME = {
     Layer.HOST: "host",
     Layer.NVLINK: "NVLink domain",

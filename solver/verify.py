@@ -20,6 +20,7 @@ from .verify_guarantee import guarantee
 from .verify_hosts import capacity, eligibility
 from .verify_needless import needless
 from .verify_preemption import preemption
+from .verify_prefetch import prefetch
 from .verify_quota import quota
 from .verify_reservation import releases, reservation
 from .verify_reserved import reserved
@@ -35,6 +36,7 @@ __all__ = [
     "goals",
     "guarantee",
     "preemption",
+    "prefetch",
     "quota",
     "releases",
     "reservation",
@@ -57,6 +59,7 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
             snapshot, policy, decision.starts, decision.preemptions, decision.reservations, decision.resizes
         ),
         *releases(snapshot, decision),
+        *prefetch(snapshot, policy, decision),
     )
     # Goals of starts that are no placements at all (unknown hosts, missing workers) have no value to compare with.
     return found or tuple(goals(snapshot, policy, decision))

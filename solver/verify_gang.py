@@ -13,7 +13,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from ..model.topology import Layer
-from .confinements import Confinements
+from .confinements import confinements
 from .demand import candidates
 from .sizes import as_started
 from .violation import Violation
@@ -74,7 +74,7 @@ def topology(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Ite
     """A gang stays in one domain of its required layer, and each tensor group in one NVLink domain."""
     hosts = {host.id: host for host in snapshot.hosts}
     records = {record.id: record for record in snapshot.jobs}
-    confinement = Confinements(snapshot, policy)
+    confinement = confinements(snapshot, policy)
     for start in starts:
         record = records.get(start.job)
         if record is None:

@@ -80,7 +80,12 @@ def _never(reason: Reason) -> str:
         return f"It can never start on this fleet: no site that it may run on has what it needs ({reason.subject})."
     if RuleFamily.QUOTA in reason.families:
         return f"It can never start within the limits of its team: {reason.subject}; it asks {_number(reason)}."
-    if RuleFamily.GUARANTEE in reason.families:
+    if RuleFamily.RESERVED in reason.families:
+        left = f"{reason.available / MILLI:g} {reason.subject}"
+        return (
+            f"It can never start beside what is kept for tiers 1 and 2, which leaves {left}; it asks {_number(reason)}."
+        )
+    if reason.families == (RuleFamily.GUARANTEE,):
         return f"{_COVER}: {reason.subject}{_beside(reason)}."
     if RuleFamily.PREEMPTION in reason.families:
         return f"Only tiers 1 and 2, and teams with a guarantee, may ask never to be preempted: {reason.subject}."

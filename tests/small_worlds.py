@@ -21,6 +21,7 @@ from phalanx.model.team import Team
 from phalanx.model.topology import Site, TopologyPath
 from phalanx.solver.goals import values
 from phalanx.solver.plan import Plan
+from phalanx.solver.prefetch import prefetches
 
 NOW_S = 1_000_000
 POLICY = Policy()
@@ -139,6 +140,7 @@ def decide(
         now_s=snapshot.now_s,
         starts=starts,
         preemptions=tuple(preemptions),
+        prefetches=prefetches(snapshot, policy, starts),
         goals=goals,
         certificate=certificate,
     )

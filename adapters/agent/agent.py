@@ -1,4 +1,4 @@
-"""The agent of one host: tells the service that the host lives, how much disk is free, and what its cache holds."""
+"""The agent of one host: reports its life, free disk and cache, and loads data sets as it is told."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 import httpx
 
 from ...model import codec
+from ...model.decision import Prefetch
 from ...model.event import AgentReport
 from ...model.host import CachedDataset
 from ...model.ids import HostId, SiteId
 from ..ports import Clock
+from .prestage import Fill, Prestager, read_orders
 
 Inventory = Callable[[Path], Sequence[CachedDataset]]
 MIB = 2**20
@@ -36,10 +38,11 @@ def run_agent(
     stop: Callable[[], bool],
     token: str = "",
     inventory: Inventory = no_inventory,
+    fill: Fill | None = None,
     interval_s: float = 5.0,
     transport: httpx.BaseTransport | None = None,
 ) -> None:
-    """Posts a report every `interval_s` seconds until `stop()`.
+    """Posts a report every `interval_s` seconds until `stop()`; `fill` carries out the pre-stage orders answered.
 
     A service that does not answer, or refuses, is told of in the log once and tried again at the next turn.
     """
@@ -47,16 +50,22 @@ def run_agent(
     agent = uuid.uuid4().hex[:12]
     number = 0
     answered = True
+    prestager = Prestager(fill, clock) if fill else None
     # Agents talk to their own service: a proxy of the environment is for other machines.
     with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False, transport=transport) as client:
         while not stop():
             number += 1
             report = make_report(f"{host}/{agent}/{number}", host, site, cache, clock.now_s(), inventory)
-            fault = _post(client, report)
+            fault, orders = _post(client, report)
             if fault and answered:
                 log.warning("the report of host %s was not taken: %s", host, fault)
             answered = not fault
+            # A service that does not answer has taken no order back.
+            if prestager and orders is not None and not stop():
+                prestager.offer(orders)
             _pause(clock, interval_s, stop)
+    if prestager:
+        prestager.close()
 
 
 def make_report(name: str, host: HostId, site: SiteId, cache: Path, now_s: int, inventory: Inventory) -> AgentReport:
@@ -82,14 +91,19 @@ def free_mib(folder: Path) -> int:
         return 0
 
 
-def _post(client: httpx.Client, report: AgentReport) -> str:
-    """What went wrong, or nothing."""
+def _post(client: httpx.Client, report: AgentReport) -> tuple[str, tuple[Prefetch, ...] | None]:
+    """What went wrong, or nothing; and the orders that stand, or None where that is not known."""
     body = codec.dumps(report)
     try:
         answer = client.post("/v1/agents/report", content=body, headers={"Content-Type": "application/json"})
     except httpx.HTTPError as fault:
-        return str(fault) or type(fault).__name__
-    return "" if answer.is_success else f"{answer.status_code} {answer.text[:300]}"
+        return str(fault) or type(fault).__name__, None
+    if not answer.is_success:
+        return f"{answer.status_code} {answer.text[:300]}", None
+    try:
+        return "", read_orders(answer.json())
+    except ValueError:
+        return "", None
 
 
 def _pause(clock: Clock, seconds: float, stop: Callable[[], bool]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .client import Service, host_path
+from .dataplane import size
 from .options import json_option, print_json, service_options
 from .tables import console, table
 
@@ -65,7 +66,8 @@ def _row(host: dict[str, Any]) -> tuple[str, ...]:
     cores = f"{host['cpu_milli_used'] / 1000:g}/{host['cpu_milli'] / 1000:g}"
     memory = f"{host['memory_mib_used'] // 1024}/{host['memory_mib'] // 1024}"
     count = f"{len(cards)} x {', '.join(kinds)}" if cards else "none"
-    jobs = " ".join([*host["jobs"], *(f"(held for {job})" for job in host.get("reserved_for", {}))])
+    held = (f"(held for {job})" for job in host.get("reserved_for", {}))
+    jobs = " ".join([*host["jobs"], *held, *map(_loads, host.get("prefetches", ()))])
     return (
         host["id"],
         place,
@@ -76,6 +78,10 @@ def _row(host: dict[str, Any]) -> tuple[str, ...]:
         memory,
         jobs,
     )
+
+
+def _loads(order: dict[str, Any]) -> str:
+    return f"(loads {order['dataset']['name']}, {size(order['mib'] * 2**20)}, for {order['job']})"
 
 
 def _cell(card: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from ...model.ids import HostId, JobId
 from ...model.placement import Placement
 from ...model.snapshot import Snapshot
 from ...solver.wording import sentence
+from .dataplane import size
 from .tables import amount, console, gpus, seconds, table
 
 MOST_ROWS = 40
@@ -46,6 +47,11 @@ def show_decision(snapshot: Snapshot, decision: Decision, *, solve_s: float, ver
             (r.job, ", ".join(r.placement.hosts), seconds(r.planned_start_s - snapshot.now_s))
             for r in decision.reservations
         ],
+    )
+    _section(
+        "Loaded ahead",
+        ("host", "data set", "for", "amount"),
+        [(o.host, o.dataset.name, o.job, size(o.mib * 2**20)) for o in decision.prefetches],
     )
     _section("Rejected", ("job", "reason"), [(r.job, _said(r.reason)) for r in decision.rejections])
     _section("Waiting", ("job", "GPUs", "waits for", "why"), [_waiting(r, jobs, snapshot) for r in decision.waiting])

@@ -10,9 +10,11 @@ from ...model.errors import IllegalTransition
 from ...model.event import HostChanged
 from ...model.host import Host, HostState
 from ...model.ids import HostId
+from ...solver.prefetch import open_prefetches
 from .. import convert, schemas
 from ..body import SMALL, OptionalJsonBody, read_as
 from ..context import Context, Ctx
+from ..prestage import by_host
 from ..usage import usage_by_host
 
 router = APIRouter(prefix="/v1/hosts", tags=["hosts"])
@@ -27,7 +29,10 @@ def list_hosts(ctx: Ctx) -> schemas.HostList:
     """All hosts with what is booked on each."""
     snapshot = ctx.store.snapshot(ctx.clock.now_s())
     usage = usage_by_host(snapshot.jobs, snapshot.reservations)
-    return schemas.HostList(hosts=[convert.host(host, usage[host.id]) for host in snapshot.hosts])
+    orders = by_host(open_prefetches(snapshot, ctx.policy))
+    return schemas.HostList(
+        hosts=[convert.host(host, usage[host.id], orders.get(host.id, ())) for host in snapshot.hosts]
+    )
 
 
 @router.get("/{host}")
@@ -66,4 +71,5 @@ def _change(ctx: Context, host: Host, state: HostState, cause: str, response: Re
 def _view(ctx: Context, host: Host, response: Response) -> schemas.HostView:
     response.headers["ETag"] = f'"{host.version}"'
     snapshot = ctx.store.snapshot(ctx.clock.now_s())
-    return convert.host(host, usage_by_host(snapshot.jobs, snapshot.reservations)[host.id])
+    orders = by_host(open_prefetches(snapshot, ctx.policy))
+    return convert.host(host, usage_by_host(snapshot.jobs, snapshot.reservations)[host.id], orders.get(host.id, ()))

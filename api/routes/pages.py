@@ -12,9 +12,11 @@ from ...adapters.ports import RoundRecord
 from ...model.ids import JobId
 from ...model.job_state import JobState
 from ...model.snapshot import JobRecord, Snapshot
+from ...solver.prefetch import open_prefetches
 from .. import convert
 from ..context import Context, Ctx
 from ..logs import tail_lines
+from ..prestage import by_host
 from ..problems import Problem
 from ..ui.fleet_map import fleet_map
 from ..ui.render import FOLDER, render
@@ -59,7 +61,11 @@ def index(ctx: Ctx, templates: Templates) -> HTMLResponse:
         templates,
         "index.html",
         now_s=now_s,
-        sites=fleet_map(snapshot.hosts, usage_by_host(snapshot.jobs, snapshot.reservations)),
+        sites=fleet_map(
+            snapshot.hosts,
+            usage_by_host(snapshot.jobs, snapshot.reservations),
+            by_host(open_prefetches(snapshot, ctx.policy)),
+        ),
         waiting=waiting[:MOST_ROWS],
         waiting_total=len(waiting),
         active=active[:MOST_ROWS],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from ...model.decision import Prefetch
 from ...model.host import MILLI, Gpu, Host
 from ...model.ids import HostId
 from ..usage import HostUsage
@@ -28,13 +29,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HostBox:
-    """One host; `told` says in words what the cells show."""
+    """One host; `told` says in words what the cells show, `loads` which data sets are being loaded ahead."""
 
     name: str
     state: str
     cause: str
     told: str
     reserved_for: str
+    loads: str
     cells: tuple[Cell, ...]
 
 
@@ -57,10 +59,16 @@ class SiteBox:
     racks: tuple[RackBox, ...]
 
 
-def fleet_map(hosts: Iterable[Host], usage: Mapping[HostId, HostUsage]) -> tuple[SiteBox, ...]:
-    """The boxes, in order of names."""
+Orders = Mapping[HostId, Sequence[Prefetch]]
+
+
+def fleet_map(
+    hosts: Iterable[Host], usage: Mapping[HostId, HostUsage], orders: Orders | None = None
+) -> tuple[SiteBox, ...]:
+    """The boxes, in order of names; `orders` are the pre-stage orders that stand."""
     ordered = sorted(hosts, key=lambda host: (host.path.site, _rack(host), _natural(host.id)))
-    return tuple(_site(site, list(group), usage) for site, group in groupby(ordered, key=lambda host: host.path.site))
+    sites = groupby(ordered, key=lambda host: host.path.site)
+    return tuple(_site(site, list(group), usage, orders or {}) for site, group in sites)
 
 
 def hue(job: str) -> int:
@@ -68,7 +76,7 @@ def hue(job: str) -> int:
     return zlib.crc32(job.encode()) % HUES
 
 
-def _site(name: str, hosts: list[Host], usage: Mapping[HostId, HostUsage]) -> SiteBox:
+def _site(name: str, hosts: list[Host], usage: Mapping[HostId, HostUsage], orders: Orders) -> SiteBox:
     racks = groupby(hosts, key=_rack)
     used = sum(sum(usage[host.id].gpu_milli.values()) for host in hosts if host.id in usage)
     return SiteBox(
@@ -76,10 +84,7 @@ def _site(name: str, hosts: list[Host], usage: Mapping[HostId, HostUsage]) -> Si
         gpus=sum(len(host.gpus) for host in hosts),
         busy=f"{used / MILLI:g}",
         types=", ".join(sorted({gpu.gpu_type for host in hosts for gpu in host.gpus})) or "no GPUs",
-        racks=tuple(
-            RackBox(rack, tuple(_host(host, usage.get(host.id, HostUsage())) for host in group))
-            for rack, group in racks
-        ),
+        racks=tuple(RackBox(rack, tuple(_host(host, usage, orders) for host in group)) for rack, group in racks),
     )
 
 
@@ -92,16 +97,19 @@ def _natural(name: str) -> tuple[str, int, str]:
     return (name.rstrip("0123456789"), int(digits[:15] or 0), name)
 
 
-def _host(host: Host, usage: HostUsage) -> HostBox:
+def _host(host: Host, usages: Mapping[HostId, HostUsage], orders: Orders) -> HostBox:
+    usage = usages.get(host.id, HostUsage())
     free = sum(1 for gpu in host.gpus if gpu.healthy and not usage.gpu_milli.get(gpu.index))
     jobs = f", in use by {', '.join(usage.jobs)}" if usage.jobs else ""
     held = f", held for {', '.join(usage.reserved_for)}" if usage.reserved_for else ""
+    loads = ", ".join(dict.fromkeys(order.dataset.name for order in orders.get(host.id, ())))
     return HostBox(
         name=host.id,
         state=host.state,
         cause=host.state_cause,
-        told=f"{len(host.gpus)} GPUs, {free} free{jobs}{held}",
+        told=f"{len(host.gpus)} GPUs, {free} free{jobs}{held}" + (f", loads {loads}" if loads else ""),
         reserved_for=", ".join(usage.reserved_for),
+        loads=loads,
         cells=tuple(_cell(gpu, usage) for gpu in host.gpus),
     )
 

@@ -12,6 +12,7 @@ from ...model.snapshot import JobRecord, Snapshot
 from ...solver.bound import judge, uppers
 from ...solver.demand import candidates
 from ...solver.goals import values
+from ...solver.prefetch import prefetches
 from ...solver.reprieve import reprieve
 
 Scheduler = Callable[[Snapshot, Policy], Decision]
@@ -33,6 +34,7 @@ def decision_of(
         now_s=snapshot.now_s,
         starts=tuple(starts),
         preemptions=tuple(preemptions),
+        prefetches=prefetches(snapshot, policy, starts),
         goals=judge(snapshot, policy, values(snapshot, policy, starts, preemptions), bounds),
         certificate=Certificate(
             stage=Stage.GREEDY if waiting else Stage.NOTHING_TO_DO,

@@ -14,6 +14,7 @@ def handler_of(root: Path, wait_s: float, bytes_per_s: float) -> type[BaseHTTPRe
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # otherwise an answer's end waits 40 ms for an acknowledgement, as in no store
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -52,11 +53,17 @@ def handler_of(root: Path, wait_s: float, bytes_per_s: float) -> type[BaseHTTPRe
     return Handler
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as a client opens."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+
 def main() -> None:
     """store.py FOLDER WAIT_S BYTES_PER_S: prints its port and serves until it is ended."""
     root, wait_s, bytes_per_s = Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(root, wait_s, bytes_per_s))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), handler_of(root, wait_s, bytes_per_s))
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

@@ -4,9 +4,10 @@ import pytest
 
 from phalanx.api.round import run_round
 from phalanx.model import codec
+from phalanx.model.decision import Prefetch
 from phalanx.model.event import AgentReport, GangReleased, GangReserved, GangRunning
 from phalanx.model.host import CachedDataset
-from phalanx.model.job import TopologyConstraint
+from phalanx.model.job import DatasetRef, TopologyConstraint
 from phalanx.model.policy import Policy, SolvePolicy, TimePolicy
 from phalanx.model.topology import Layer
 
@@ -60,6 +61,43 @@ def test_hosts_show_for_whom_they_are_held_and_the_job_when_it_is_planned(client
     assert solved().outcome == "nothing", "a promise that stands is no change"
 
 
+def test_reports_are_answered_with_what_to_load_and_hosts_show_it(client, kit, store, clock):
+    lease = store.acquire("scheduler", "test", ttl_s=60, now_s=clock.now_s())
+    policy = Policy(solve=SolvePolicy(budget_ms=200), time=TimePolicy(starve_after_s=10))
+    store.submit(kit.job("first", gpus=2, walltime_limit_s=20_000, sites=("north",)), now_s=clock.now_s())
+    run_round(store, policy, clock, lease.term)
+    data = DatasetRef(name="eeg", size_mib=900, shards=9)
+    site = (TopologyConstraint(layer=Layer.SITE),)
+    job = kit.job("big", gpus=2, workers=2, sites=("north",), topology=site, dataset=data)
+    store.submit(job, now_s=clock.now_s())
+    assert client.post("/v1/agents/report", json=report()).json()["prefetches"] == []
+    clock.sleep(10)
+    run_round(store, policy, clock, lease.term)
+    (promise,) = store.snapshot(clock.now_s()).reservations
+    order = Prefetch(
+        host="n1", dataset=data, job="big", start_s=promise.planned_start_s, mib=900, mbps=policy.objective.fetch_mbps
+    )
+    later = report(id="n1/a/2", at_s=clock.now_s())
+    assert client.post("/v1/agents/report", json=later).json()["prefetches"] == [codec.encode(order)]
+    hosts = {host["id"]: host["prefetches"] for host in client.get("/v1/hosts").json()["hosts"]}
+    assert hosts == {"n1": [codec.encode(order)], "n2": [], "s1": []}, "of n2's disk nothing is known"
+    assert client.get("/v1/hosts/n1").json()["prefetches"] == hosts["n1"]
+    page = client.get("/").text
+    assert "loads eeg" in page
+    assert "1 data set to load ahead" in page
+    assert client.get("/v1/rounds?limit=1").json()["rounds"][0]["prefetches"] == 1
+    done = CachedDataset(dataset="eeg", digest="", shards=9, shards_total=9, size_mib=900)
+    full = report(id="n1/a/3", at_s=clock.now_s(), cached=(done,))
+    assert client.post("/v1/agents/report", json=full).json()["prefetches"] == []
+    assert client.get("/v1/hosts/n1").json()["prefetches"] == []
+    empty = report(id="n1/a/4", at_s=clock.now_s(), cached=())
+    assert client.post("/v1/agents/report", json=empty).json()["prefetches"] != []
+    store.cancel("big", now_s=clock.now_s())
+    run_round(store, policy, clock, lease.term)
+    clock.sleep(5)
+    assert client.post("/v1/agents/report", json=report(id="n1/a/5", at_s=clock.now_s())).json()["prefetches"] == []
+
+
 def test_cordon_and_uncordon(client):
     cordoned = client.post("/v1/hosts/n1/cordon", json={"cause": "fan"}).json()
     assert (cordoned["state"], cordoned["state_cause"]) == ("cordoned", "fan")
@@ -91,11 +129,11 @@ def report(**more):
 
 
 def test_agents_report(client):
-    assert client.post("/v1/agents/report", json=report()).json() == {"applied": 1}
+    assert client.post("/v1/agents/report", json=report()).json() == {"applied": 1, "prefetches": []}
     host = client.get("/v1/hosts/n1").json()
     assert host["disk_free_mib"] == 5_000
     assert host["cached"][0]["dataset"] == "c4"
-    assert client.post("/v1/agents/report", json=report()).json() == {"applied": 0}
+    assert client.post("/v1/agents/report", json=report()).json() == {"applied": 0, "prefetches": []}
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,14 @@ def test_policy_and_ray_addresses(tmp_path):
 
 def test_children_get_the_same_settings(tmp_path):
     settings = load(
-        tmp_path, '[policy.solve]\nbudget_ms = 7\n[ray]\nnorth = "x:1"\n', {"PHALANX_TOKEN": "s3cret"}, bind="0.0.0.0"
+        tmp_path,
+        'datasets = "s3://b/sets"\ncache_budget = "2GiB"\n[policy.solve]\nbudget_ms = 7\n[ray]\nnorth = "x:1"\n',
+        {"PHALANX_TOKEN": "s3cret"},
+        bind="0.0.0.0",
     )
     assert load_settings(environ=child_environment(settings)) == settings
     assert "s3cret" not in repr(settings)
+    assert (settings.datasets, settings.cache_budget_mib) == ("s3://b/sets", 2_048)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ def test_dear_single_victims_are_spared_by_the_joint_decision_alone() -> None:
     assert found[JOINT].lost_gpu_min < 0.1 * found[RIVAL].lost_gpu_min
 
 
+def test_drains_plan_earlier_than_what_greedy_packing_leaves_room_for() -> None:
+    found = {each.method: each for each in solve_all(["drains"], 2, 16, Policy()) if each.seed == 2}
+    assert [len(each.planned_h) for each in found.values()] == [2, 2, 2]
+    assert found[JOINT].gpus == found[RIVAL].gpus
+    assert sum(found[JOINT].planned_h) < sum(found[RIVAL].planned_h)
+    attained, _ = tables_of(list(found.values()), 16)
+    assert all(row[attained.columns.index("plans")].startswith("2.0 in ") for row in attained.rows)
+
+
 def test_tables_name_the_families_where_greedy_is_as_good() -> None:
     found = solve_all(["rack gangs", "dear single victims"], 1, 16, Policy())
     attained, compared = tables_of(found, 16)

@@ -1,6 +1,9 @@
 """The ledger: cards held and free, capacity under failures, standard gangs that fit, spans."""
 
+from dataclasses import replace
+
 from phalanx.bench.ledger import Ledger
+from phalanx.model.job import Role, WorkerRequest
 from phalanx.model.placement import Placement, WorkerPlacement
 from phalanx.model.policy import StandardGang
 from phalanx.model.topology import Layer
@@ -54,3 +57,18 @@ def test_a_dead_host_is_no_capacity(small) -> None:
     ledger.back("h")
     ledger.sample(1)
     assert ledger.samples[-1].capacity_milli == 16_000
+
+
+def test_free_cards_without_cores_left_are_no_room(small) -> None:
+    ledger = Ledger([small.host("h")], (StandardGang(workers=1, gpus=4, layer=Layer.HOST),), beside=(10_000, 0, 0))
+    ledger.waiting(1, 1_000)
+    ledger.sample(0)
+    assert ledger.samples[-1].gangs == 2
+    role = Role(request=WorkerRequest(gpu_milli=1_000, cpu_milli=90_000))
+    hungry = replace(small.job("a", 0, 1).job, roles=(role,))
+    ledger.take(hungry, 1, at("h", 0), 1)
+    ledger.sample(1)
+    assert (ledger.samples[-1].whole_free, ledger.samples[-1].gangs) == (7, 0)
+    ledger.give("a", 2)
+    ledger.sample(2)
+    assert ledger.samples[-1].gangs == 2

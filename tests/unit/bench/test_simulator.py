@@ -12,7 +12,7 @@ from phalanx.bench.timing import Timing
 from phalanx.bench.workload import Outage
 from phalanx.model.job import CheckpointPolicy, DatasetRef
 from phalanx.model.job_state import JobState
-from phalanx.model.policy import Policy
+from phalanx.model.policy import Policy, TimePolicy
 from phalanx.solver.solve import solve
 
 OPTIONS = Options(timing=Timing(launch_s=30, launch_jitter_s=0, clean_s=10, stop_s=5))
@@ -121,6 +121,35 @@ def test_shards_are_fetched_once_a_host(small) -> None:
     found = by_name(run(small.workload(jobs, [small.host("h")])))
     assert found["a"].end_s == 30 + 100 + 100
     assert found["b"].end_s == found["b"].start_s + 30 + 100
+
+
+def waits_for_reserved_hosts(small, walltime_s=2_000):
+    """`big` starves for both hosts, which `a` and `b` hold for a while; it reads 500 GB."""
+    data = DatasetRef(name="d", digest="x", size_mib=500_000)
+    limits = {"walltime_limit_s": walltime_s}
+    jobs = [
+        small.job("a", 0, walltime_s - 10, gpus=8, **limits),
+        small.job("b", 0, walltime_s - 10, gpus=8, **limits),
+        small.job("big", 5, 1_000, gpus=8, workers=2, dataset=data),
+    ]
+    return small.workload(jobs, [small.host("h"), small.host("i")])
+
+
+def test_a_gang_that_was_planned_starts_with_its_data_set_there(small) -> None:
+    world = waits_for_reserved_hosts(small)
+    hungry = Policy(time=TimePolicy(starve_after_s=300))
+    told = {}
+    for name, policy in (("planned", hungry), ("never planned", Policy())):
+        outcome = by_name(simulate(world, name, solve, policy, OPTIONS))["big"]
+        told[name] = outcome.end_s - outcome.start_s
+    # 500,000 MiB at 8,000 Mbit/s are 525 s; a gang that comes unannounced loads at 1,000 MiB/s.
+    assert told == {"planned": 30 + 1_000, "never planned": 30 + 500 + 1_000}
+
+
+def test_a_gang_loads_what_could_not_be_loaded_ahead(small) -> None:
+    world = waits_for_reserved_hosts(small, walltime_s=600)
+    outcome = by_name(simulate(world, "test", solve, Policy(time=TimePolicy(starve_after_s=300)), OPTIONS))["big"]
+    assert 30 + 1_000 < outcome.end_s - outcome.start_s < 30 + 500 + 1_000
 
 
 def test_a_job_that_expires_in_the_queue_ends_the_run_too(small) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from phalanx.dataplane.errors import LoaderError
-from phalanx.dataplane.order import Order
+from phalanx.dataplane.order import Order, distinct, rising_places
 
 
 def test_the_stream_of_a_seed_never_changes() -> None:
@@ -69,3 +69,14 @@ def test_a_batch_that_cannot_be_cut_equally_is_refused(rank: int, world_size: in
 def test_constants_out_of_range_are_refused(shard_rows: list[int], options: dict[str, int]) -> None:
     with pytest.raises(LoaderError, match=r"at least one|must be"):
         Order(shard_rows, **{"seed": 0, **options})
+
+
+@pytest.mark.parametrize("most", [3, 1000, 2**62])
+def test_fast_sorts_agree_with_numpys_stable_ones(most: int) -> None:
+    ids = np.random.default_rng(most).integers(0, most, (7, 33))
+    assert (rising_places(ids) == np.argsort(ids, axis=1, kind="stable")).all()
+    assert distinct(ids.ravel()).tolist() == sorted(set(ids.ravel().tolist()))
+
+
+def test_distinct_of_nothing_is_nothing() -> None:
+    assert distinct(np.empty(0, np.int64)).tolist() == []

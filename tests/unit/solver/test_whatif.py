@@ -150,6 +150,15 @@ def test_idle_cards_and_room_for_standard_gangs() -> None:
     ]
 
 
+def test_room_needs_what_gangs_ask_beside_their_gpus() -> None:
+    policy = Policy(objective=ObjectivePolicy(standard_gangs=(StandardGang(workers=1, gpus=4, layer=Layer.HOST),)))
+    hosts = [replace(box("h1"), cpu_milli=64_000), replace(box("h2"), cpu_milli=64_000)]
+    hungry = gang("f", request=replace(ask(1), cpu_milli=30_000))
+    seen = what_if(world(hosts, running(hungry, ("h1", [0]))), Change(), policy).today
+    # h1 has 34 cores left for seven cards, one card's worth; h2 has 64, enough for two.
+    assert [room.count for room in seen.room] == [0]
+
+
 def test_solve_compares_as_well() -> None:
     change = Change(add_hosts=(AddHosts(like="h1"),))
     assert what_if(busy(), change, POLICY, decide=solve).verdicts == what_if(busy(), change, POLICY).verdicts
