@@ -22,9 +22,16 @@ from .sizes import ways
 from .spread_now import spread_now
 
 
-def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plans: Plans | None = None) -> list[int]:
-    """What no decision can exceed, one a goal, if only the `startable` gangs can start at all, and only `plans` made.
+def uppers(
+    snapshot: Snapshot,
+    policy: Policy,
+    startable: frozenset[JobId],
+    plans: Plans | None = None,
+    returning: frozenset[JobId] | None = None,
+) -> list[int]:
+    """What no decision can exceed, one a goal, if only the `startable` gangs can start, and only `plans` made.
 
+    Only the `returning` jobs can return; all that are named where that is not told.
     `keep`, `plan`: every named gang starts, or is planned as early as it can be alone; without `plans` they all start.
     `guarantee`: each is claimed as far as it is left and asked. `calm`: no plan changes. `spare`: nobody leaves.
     `start`: all of them start, at their largest sizes. `economy`: nothing is lost, no room taken, everybody gone who
@@ -40,7 +47,7 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plan
         if value.name == "order":
             bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
         elif value.name == "economy":
-            bounds.append(_all_room(snapshot, policy, value, leaves=bool(gangs)))
+            bounds.append(_all_room(snapshot, policy, value, returning, leaves=bool(gangs)))
         elif value.name == "calm" or value.name.startswith("spare["):
             bounds.append(0)
         elif value.name.startswith("guarantee["):
@@ -106,10 +113,14 @@ def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: P
     return policy.objective.horizon_s // 100 * total
 
 
-def _all_room(snapshot: Snapshot, policy: Policy, empty: GoalValue, *, leaves: bool) -> int:
+def _all_room(
+    snapshot: Snapshot, policy: Policy, empty: GoalValue, returning: frozenset[JobId] | None, *, leaves: bool
+) -> int:
     """`economy` where nothing is lost: everybody gone who may leave, or move, and no gang that returns spread out."""
-    movers = returners(snapshot, policy).movers
-    shrinkers = returners(snapshot, policy).shrinkers if leaves else ()
+    named = returners(snapshot, policy)
+    able = {r.id for r in (*named.shrinkers, *named.movers)} if returning is None else returning
+    movers = [record for record in named.movers if record.id in able]
+    shrinkers = [record for record in named.shrinkers if record.id in able and leaves]
     if not movers and not shrinkers:
         return empty.value
     gone = (*movers, *(victims(snapshot, policy) if leaves else ()))

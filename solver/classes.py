@@ -173,20 +173,20 @@ def _return(
     workers = []
     for role in then.job.roles:
         found = (slot for slot in slots.of(then, role, reach) if slot.host != shut)
-        on_type = tuple(s for s in found if s.kind is None or s.kind.gpu_type == held.get(role.name))
+        on_type = tuple(s for s in found if s.kind is None or s.kind.gpu_type in held[role.name])
         workers.append(WorkerClass(JobId(now.id + label), role, on_type))
     if not all(w.enough for w in workers):
         return None
     return Gang(then, where, tuple(workers), reach, reach, False, False, label, now)
 
 
-def _holds(record: JobRecord, hosts: dict[HostId, Host]) -> dict[str, str]:
-    """The GPU type on which each role runs."""
-    types = {}
+def _holds(record: JobRecord, hosts: dict[HostId, Host]) -> dict[str, set[str]]:
+    """The GPU types on which each role runs: one, if it was started by these rules."""
+    types: dict[str, set[str]] = {role.name: set() for role in record.job.roles}
     for worker in record.placement.workers if record.placement else ():
         gpu = hosts[worker.host].gpu(worker.gpus[0]) if worker.gpus else None
         if gpu is not None:
-            types[worker.role] = gpu.gpu_type
+            types[worker.role].add(gpu.gpu_type)
     return types
 
 

@@ -75,7 +75,8 @@ def solve(
     startable = frozenset(record.id for record in starting)
     anything = bool(startable or drains.gangs or (instance is not None and instance.returns))
     known = None if instance is None else drains
-    limits = uppers(snapshot, policy, startable, known)
+    returning = None if instance is None else frozenset(gang.record.id for gang in instance.returns)
+    limits = uppers(snapshot, policy, startable, known, returning)
     outcome, size = Outcome(), (0, 0)
     if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
         outcome.stopped = "columns"
