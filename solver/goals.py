@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..model.decision import GoalPart, Preemption, Resize, Start
 from ..model.host import MILLI
@@ -15,6 +15,7 @@ from ..model.policy import ObjectivePolicy, Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
+from .acts import Acts, Placed, acts_of, where
 from .appetite import appetite
 from .confinements import confinements
 from .demand import candidates, loss, placeable, victims
@@ -22,15 +23,13 @@ from .fetch import fetch_s
 from .goals_planned import PlannedGoals, planned_goals
 from .order import Order, order, value_milli
 from .remember import remembered
-from .returning import NOBODY, return_loss, returners
+from .returning import return_loss, returners
 from .rights import rights_of
-from .sizes import as_started, settled
+from .sizes import settled
 
 GPUS = "mGPU"
 GPU_TIME = "mGPU*s"
 PLACES = "places"
-
-_Placed = tuple[JobRecord, Start | Resize]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ def values(
     if not waiting:
         moves = bool(returners(snapshot, policy).movers)
         return (economy(snapshot, policy, starts, (), resizes),) if moves else ()
-    acts = _acts(snapshot, policy, starts, {act.job for act in preemptions}, resizes)
+    acts = acts_of(snapshot, policy, starts, {act.job for act in preemptions}, resizes)
     possible = victims(snapshot, policy)
     numbers = order(snapshot, policy)
     places = sum(len(waiting) - numbers.place[record.id] for record, _ in acts.placed)
@@ -94,63 +93,14 @@ def economy(
 ) -> GoalValue:
     """The goal `economy` alone, of these starts, victims and returns."""
     snapshot = settled(snapshot)
-    return _economy(snapshot, policy, _acts(snapshot, policy, starts, stopped, resizes))
+    return _economy(snapshot, policy, acts_of(snapshot, policy, starts, stopped, resizes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Return:
-    """A running job that returns: as it is, as it will be, and where."""
-
-    record: JobRecord
-    after: JobRecord
-    act: Resize
-
-
-@dataclass(frozen=True, slots=True)
-class _Acts:
-    """What of a decision counts: starts at their sizes, victims, and the returns of named shrinkers and movers."""
-
-    placed: list[_Placed]
-    leaving: list[JobRecord]
-    shrinking: list[_Return]
-    moving: list[_Return]
-
-
-def _acts(
-    snapshot: Snapshot,
-    policy: Policy,
-    starts: Sequence[Start],
-    stopped: Collection[JobId],
-    resizes: Sequence[Resize],
-) -> _Acts:
-    first: dict[JobId, Start] = {start.job: start for start in reversed(starts)}
-    placed: list[_Placed] = [
-        (replace(record, job=as_started(record, first[record.id].placement)), first[record.id])
-        for record in candidates(snapshot)
-        if record.id in first
-    ]
-    leaving = [record for record in victims(snapshot, policy) if record.id in stopped] if stopped else []
-    back = {act.job: act for act in reversed(resizes)}
-    named = returners(snapshot, policy) if back else NOBODY
-    shrinking = [_return(record, back[record.id]) for record in named.shrinkers if record.id in back]
-    moving = [_return(record, back[record.id]) for record in named.movers if record.id in back]
-    return _Acts(
-        placed,
-        leaving,
-        [one for one in shrinking if one.after.job.workers < one.record.job.workers],
-        [one for one in moving if one.after.job.workers == one.record.job.workers],
-    )
-
-
-def _return(record: JobRecord, act: Resize) -> _Return:
-    return _Return(record, replace(record, job=as_started(record, act.placement)), act)
-
-
-def _economy(snapshot: Snapshot, policy: Policy, acts: _Acts) -> GoalValue:
+def _economy(snapshot: Snapshot, policy: Policy, acts: Acts) -> GoalValue:
     placed, back = acts.placed, [*acts.shrinking, *acts.moving]
-    returned: list[_Placed] = [(one.after, one.act) for one in back]
+    returned: list[Placed] = [(one.after, one.act) for one in back]
     before = [(one.record, one.record.placement) for one in back if one.record.placement is not None]
-    speed = -_slowness(snapshot, placed, policy) - _spread(snapshot, _where((*placed, *returned)), policy)
+    speed = -_slowness(snapshot, placed, policy) - _spread(snapshot, where((*placed, *returned)), policy)
     gone = [*acts.leaving, *(one.record for one in back)]
     parts = [
         GoalPart(name="speed", value=speed + _spread(snapshot, before, policy)),
@@ -162,10 +112,6 @@ def _economy(snapshot: Snapshot, policy: Policy, acts: _Acts) -> GoalValue:
         lost = sum(return_loss(one.record, snapshot, policy) for one in acts.moving)
         parts.append(GoalPart(name="moves", value=-lost))
     return GoalValue(name="economy", unit=GPU_TIME, value=sum(part.value for part in parts), parts=tuple(parts))
-
-
-def _where(placed: Iterable[_Placed]) -> list[tuple[JobRecord, Placement]]:
-    return [(record, act.placement) for record, act in placed]
 
 
 def shrink_cost(record: JobRecord, after: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
@@ -201,7 +147,7 @@ def _inside(
     snapshot: Snapshot,
     waiting: Iterable[JobRecord],
     possible: Iterable[JobRecord],
-    acts: _Acts,
+    acts: Acts,
 ) -> dict[int, int]:
     """By level: milli-GPU that start inside a guarantee, less those that jobs inside give up."""
     rights = rights_of(snapshot)
@@ -219,7 +165,7 @@ def _inside(
     return claimed
 
 
-def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: Iterable[int]) -> dict[int, int]:
+def _started(policy: Policy, numbers: Order, placed: Iterable[Placed], levels: Iterable[int]) -> dict[int, int]:
     """By level: weighted milli-GPU, and each team's credit for all it starts at this level and above [mGPU*s]."""
     weighted: Counter[int] = Counter()
     by_team: dict[TeamId, Counter[int]] = defaultdict(Counter)
@@ -237,7 +183,7 @@ def _started(policy: Policy, numbers: Order, placed: Iterable[_Placed], levels: 
     return values
 
 
-def _slowness(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
+def _slowness(snapshot: Snapshot, placed: Iterable[Placed], policy: Policy) -> int:
     """What the started workers lose on types slower than their best, over the horizon."""
     count = fleet_types(snapshot)
     types = _card_types(snapshot)
@@ -276,7 +222,7 @@ def _spread(snapshot: Snapshot, placed: Iterable[tuple[JobRecord, Placement]], p
     return paid
 
 
-def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: ObjectivePolicy) -> int:
+def _scarcity(snapshot: Snapshot, placed: Iterable[Placed], objective: ObjectivePolicy) -> int:
     """What the started workers take of types rarer than the most common one, and of types that jobs must have."""
     count, wanted = fleet_types(snapshot), appetite(snapshot).wanted
     types = _card_types(snapshot)
@@ -293,7 +239,7 @@ def _scarcity(snapshot: Snapshot, placed: Iterable[_Placed], objective: Objectiv
     return taken
 
 
-def _fetching(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> int:
+def _fetching(snapshot: Snapshot, placed: Iterable[Placed], policy: Policy) -> int:
     """What workers wait for shards that their hosts lack: all that start, and those that return to another host."""
     hosts = {host.id: host for host in snapshot.hosts}
     waited = 0
@@ -309,7 +255,7 @@ def _fetching(snapshot: Snapshot, placed: Iterable[_Placed], policy: Policy) -> 
 
 
 def _room(
-    snapshot: Snapshot, placed: Iterable[_Placed], leaving: Iterable[JobRecord], objective: ObjectivePolicy
+    snapshot: Snapshot, placed: Iterable[Placed], leaving: Iterable[JobRecord], objective: ObjectivePolicy
 ) -> int:
     """The worth of the free cards that their hosts can serve, and of standard gangs on them, each counted alone."""
     gone = {record.id for record in leaving}

@@ -22,6 +22,7 @@ from .evict import greedy_plan
 from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
+from .grow import grown
 from .guard import Guard, Unlimited
 from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
@@ -94,7 +95,7 @@ def solve(
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
-        resizes=best.plan.resizes,
+        resizes=best.plan.resizes or grown(snapshot, policy),
         reservations=best.plan.reservations,
         releases=best.plan.releases,
         prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations),
