@@ -53,6 +53,7 @@ def job(
     why: schemas.ReasonView | None,
     events: Iterable[StoredEvent],
     forecast: schemas.ForecastView | None = None,
+    steps: schemas.StepsView | None = None,
 ) -> schemas.JobView:
     """One job in full."""
     workers = record.placement.workers if record.placement else ()
@@ -70,6 +71,8 @@ def job(
         not_before_s=record.not_before_s,
         evictions=len(record.evictions),
         stop_cause=record.stop_cause,
+        saved_work_s=record.progress.saved_work_s,
+        steps=steps,
         story=[story_entry(event) for event in events],
         forecast=forecast,
         spec=codec.document(record.job),

@@ -77,6 +77,33 @@ class RankView(Shape):
     gpus: list[int] = []
 
 
+class SlowRankView(Shape):
+    """A rank that holds the others up: its own time in a step, beside the median rank's in thousandths."""
+
+    rank: int
+    host: str
+    own_us: int
+    times_milli: int
+
+
+class StepsView(Shape):
+    """Where the time of the latest steps goes, over all ranks that report: shares in thousandths, microseconds a step.
+
+    `wait_milli` is waiting for batches, `peers_milli` waiting for slower ranks; `slow` are these, the slowest first.
+    """
+
+    compute_milli: int
+    wait_milli: int
+    checkpoint_milli: int
+    peers_milli: int
+    step_us: int
+    longest_us: int
+    last_step: int
+    at_s: int
+    ranks: int
+    slow: list[SlowRankView] = []
+
+
 class StoryEntry(Shape):
     """One entry of the log about a job."""
 
@@ -124,6 +151,8 @@ class JobView(JobSummary):
     not_before_s: int = 0
     evictions: int = 0
     stop_cause: str | None = None
+    saved_work_s: int = 0
+    steps: StepsView | None = None
     story: list[StoryEntry] = []
     spec: Document
 

@@ -22,7 +22,18 @@ DEFAULT_PORT = 8642
 _FOREIGN = frozenset({"PHALANX_URL", "PHALANX_TRACES"})
 _RANK = frozenset(
     f"PHALANX_{name}"
-    for name in ("NAMESPACE", "SUPERVISOR", "JOB", "ATTEMPT", "HOST", "ROLE", "GRACE_S", "CHECKPOINT_DIR", "CACHE_DIR")
+    for name in (
+        "NAMESPACE",
+        "SUPERVISOR",
+        "JOB",
+        "ATTEMPT",
+        "HOST",
+        "ROLE",
+        "GRACE_S",
+        "CHECKPOINT_DIR",
+        "CACHE_DIR",
+        "REPORT_DIR",
+    )
 )
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from statistics import mean
 
 from ..model.host import Host, HostState
 from ..model.job_state import JobState
@@ -17,6 +18,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..solver.books import Books
 from ..solver.demand import allowed_sites, placeable
 from ..solver.placing import Placer
+from .tables import Results, Table
 
 CAUSES = {
     "closed": "on hosts that take no work now: spares, hosts being verified, hosts held for a gang that lost one",
@@ -83,6 +85,27 @@ def causes(snapshot: Snapshot, policy: Policy) -> Counter[str]:
         "held": placed,
     }
     return Counter({cause: milli for cause, milli in found.items() if milli > 0})
+
+
+def table_of(results: Results) -> Table | None:
+    """Why GPUs stood idle while jobs waited, in GPU-hours by cause; None where it was not asked for."""
+    if not any(each.idle_gpu_h for found in results.values() for each in found):
+        return None
+    rows = tuple(
+        (
+            name,
+            *(f"{mean(each.idle_gpu_h.get(cause, 0.0) for each in found):,.0f}" for cause in CAUSES),
+            f"{mean(sum(each.idle_gpu_h.values()) for each in found):,.0f}",
+        )
+        for name, found in results.items()
+    )
+    told = "; ".join(f"{cause}: {meaning}" for cause, meaning in CAUSES.items())
+    return Table(
+        title="GPU-hours idle while jobs waited",
+        columns=("scheduler", *CAUSES, "in all"),
+        rows=rows,
+        notes=(f"Means over seeds. {told[0].upper()}{told[1:]}.",),
+    )
 
 
 def _queued(snapshot: Snapshot) -> tuple[JobRecord, ...]:

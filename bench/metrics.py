@@ -37,7 +37,8 @@ class Metrics:
     waiting. `goodput` is allocation times the share of held GPU-seconds that was work and counted. `stranded_gpus` and
     `standard_gangs` are means while jobs waited. `fairness` is Jain's index over teams of GPU-seconds got in the window
     / GPU-seconds that would have been held without any waiting. `unstarted` jobs never started (0 in a complete run).
-    `queued` is all time in the queue: `wait` and what came after evictions and other restarts.
+    `queued` is all time in the queue: `wait` and what came after evictions and other restarts. `idle_gpu_h` are the
+    GPU-hours that stood idle while jobs waited, by cause (`idle.CAUSES`); empty where that was not asked for.
     """
 
     wait: Spread
@@ -62,6 +63,7 @@ class Metrics:
     slips: Slips
     guarantee_met: float | None
     stranded_gpus: float
+    idle_gpu_h: dict[str, float]
     standard_gangs: float
     fairness: float
     unstarted: int
@@ -146,6 +148,7 @@ def measure(run: Run) -> Metrics:
         slips=run.slips,
         guarantee_met=guarantee_met(run),
         stranded_gpus=_while_waiting(run, lambda sample: (sample.capacity_milli - sample.held_milli) / MILLI),
+        idle_gpu_h={cause: milli_s / MILLI / 3600 for cause, milli_s in run.idle.items()},
         standard_gangs=_while_waiting(run, lambda sample: sample.gangs),
         fairness=_fairness(run),
         unstarted=sum(job.start_s is None for job in jobs),

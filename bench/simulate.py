@@ -18,6 +18,7 @@ from .contest import PHALANX, Contest, hold
 from .founding import DAYS, founding
 from .heterogeneity import mixed_types
 from .html_report import html_report
+from .idle import table_of as table_of_idle
 from .machine import machine_facts
 from .overlay import Overlay
 from .simulator import Options
@@ -58,6 +59,7 @@ MOST_TEAMS = 8
 @click.option(
     "--forecast-every", type=click.FloatRange(0.01), help="Hours between forecasts of the queue, judged later."
 )
+@click.option("--idle", is_flag=True, help="Tell why GPUs stood idle while jobs waited.")
 @click.option(
     "--budget-ms", type=click.IntRange(0), help="The solver's deterministic time a round; 200 without policy."
 )
@@ -71,6 +73,7 @@ def simulate_command(
     seeds: int,
     interval: int,
     forecast_every: float | None,
+    idle: bool,
     budget_ms: int | None,
     workers: int,
     html_file: Path | None,
@@ -84,7 +87,8 @@ def simulate_command(
     policy = policy_of(policy_file, budget_ms)
     names = list(dict.fromkeys((PHALANX, *(name.strip() for name in against.split(",") if name.strip()))))
     workloads = [(seed, runnable(_workload(trace, seed, chosen), policy)) for seed in range(1, seeds + 1)]
-    options = Options(interval_s=interval, forecast_s=None if forecast_every is None else round(3600 * forecast_every))
+    forecast_s = None if forecast_every is None else round(3600 * forecast_every)
+    options = Options(interval_s=interval, forecast_s=forecast_s, idle=idle)
     contest = hold(workloads, names, policy, options, workers=workers, quiet=as_json)
     compared = [each for name in names[1:] for each in compare(contest.runs[PHALANX], contest.runs[name])]
     tables = tables_of(contest, compared, workloads[0][1], interval, policy)
@@ -114,7 +118,8 @@ def tables_of(
     found = [replace(main, notes=(*main.notes, *left, budget))]
     if compared:
         found.append(comparisons(compared))
-    found.extend(each for each in (preemption(contest.metrics), promises(contest.metrics)) if each is not None)
+    told = (tell(contest.metrics) for tell in (table_of_idle, preemption, promises))
+    found.extend(each for each in told if each is not None)
     found.append(waits_by("Waits by tier", "wait_by_tier", contest.metrics))
     found.append(waits_by("Waits by GPUs of the job", "wait_by_size", contest.metrics))
     if 1 < len(workload.teams) <= MOST_TEAMS:

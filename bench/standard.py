@@ -39,6 +39,7 @@ class Entry:
     """One scenario: how a seed's workload is made from the folder of traces, and whom Phalanx meets in it.
 
     Rounds are at least `interval_s` apart; every `forecast_s` seconds the service's forecast is made, None for never.
+    `idle`: it is told why GPUs stood idle while jobs waited.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Entry:
     seeds: int
     interval_s: int
     forecast_s: int | None = None
+    idle: bool = False
 
 
 def _lingjun(hosts: int, days: float | None) -> Callable[[Path, int], Workload]:
@@ -65,6 +67,7 @@ SUITE = (
         seeds=3,
         interval_s=300,
         forecast_s=2 * HOUR,
+        idle=True,
     ),
     Entry(
         name="founding-rivals",
@@ -154,7 +157,7 @@ def _policy() -> Policy:
 def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> tuple[list[Table], int]:
     entry = next(each for each in SUITE if each.name == name)
     workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
-    options = Options(interval_s=entry.interval_s, forecast_s=entry.forecast_s)
+    options = Options(interval_s=entry.interval_s, forecast_s=entry.forecast_s, idle=entry.idle)
     contest = hold(workloads, (PHALANX, *entry.against), policy, options, workers=workers)
     tables = write(entry, contest, workloads, policy, out)
     return tables, sum(each.violations for found in contest.metrics.values() for each in found)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .remote import ObjectSource as ObjectSource
     from .samples import collate as collate
     from .samples import padded as padded
+    from .saved_log import report_checkpoint as report_checkpoint
     from .sharded import latest_sharded as latest_sharded
     from .sharded import load_sharded as load_sharded
     from .sharded import save_sharded as save_sharded
@@ -72,6 +73,7 @@ _HOMES = {
     "prefetch": "prestage",
     "read_manifest": "manifest",
     "read_step_logs": "step_log",
+    "report_checkpoint": "saved_log",
     "save_checkpoint": "checkpoint",
     "save_sharded": "sharded",
     "stop_requested": "stop",

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import xxhash
 
 from .errors import CheckpointError
 from .places import FolderPlace, Place, describe, open_place, tried
+from .saved_log import report_checkpoint
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{10})-([0-9a-f]{32})\.pt")
@@ -58,7 +60,7 @@ def save_checkpoint(folder: str | Path, state: Mapping[str, Any], step: int, *, 
         raise CheckpointError(f"step {step} must be 0 to 10^10 - 1 and keep {keep} at least 1")
     if distributed.is_available() and distributed.is_initialized() and distributed.get_rank() != 0:
         return None
-    place = open_place(folder)
+    place, begun_s = open_place(folder), time.time()
     try:
         with _temporary(place, step) as temporary:
             name = f"step-{step:010d}-{_write(temporary, state)}.pt"
@@ -68,6 +70,7 @@ def save_checkpoint(folder: str | Path, state: Mapping[str, Any], step: int, *, 
                 tried(f"cannot save {name} in {folder}", lambda: place.put(name, temporary))
     except OSError as error:
         raise CheckpointError(f"cannot save a checkpoint of step {step} in {folder}: {error}") from error
+    report_checkpoint(step, begun_s)
     _prune(place, name, step, keep)
     return describe(folder, name)
 

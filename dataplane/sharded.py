@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from .errors import CheckpointError
 from .files import fsync_folder, write_atomic
 from .places import PIECE_BYTES
+from .saved_log import report_checkpoint
 
 _NAME = re.compile(r"step-(\d{10})")
 _CHECKSUMS = "checksums.json"
@@ -35,7 +37,7 @@ def save_sharded(folder: str | Path, state: Mapping[str, Any], step: int, *, kee
     """
     if keep < 1 or not 0 <= step < 10**10:
         raise CheckpointError(f"step {step} must be 0 to 10^10 - 1 and keep {keep} at least 1")
-    folder = Path(folder)
+    folder, begun_s = Path(folder), time.time()
     final, temporary = folder / f"step-{step:010d}", folder / f".step-{step:010d}.tmp"
     cause = ""
     if _rank() == 0:
@@ -54,6 +56,7 @@ def save_sharded(folder: str | Path, state: Mapping[str, Any], step: int, *, kee
     if _rank() == 0 and not cause:
         try:
             _seal(temporary, final)
+            report_checkpoint(step, begun_s)
             _prune(folder, step, keep)
         except OSError as error:
             cause = str(error)

@@ -32,16 +32,17 @@ OPEN = Bar()
 
 
 class Bars:
-    """Gives each gang its bar; `hosts` are those whose windows count, and that may be held for somebody."""
+    """Gives each gang its bar; `hosts` are those that may be held for somebody, and whose `windows` count if asked."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, hosts: Iterable[Host]) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, hosts: Iterable[Host], *, windows: bool = True) -> None:
         self._snapshot, self._policy = snapshot, policy
         self._held = held_back(snapshot)
         self._windowed = False
         self._some = []
         for host in hosts:
-            self._windowed = self._windowed or bool(host.windows)
-            if host.windows or host.spare or host.id in self._held:
+            windowed = windows and bool(host.windows)
+            self._windowed = self._windowed or windowed
+            if windowed or host.spare or host.id in self._held:
                 self._some.append(host)
         self._known: dict[Hashable, frozenset[HostId]] = {}
         self._same: dict[frozenset[HostId], frozenset[HostId]] = {}
@@ -63,7 +64,8 @@ class Bars:
             found = frozenset(
                 host.id
                 for host in self._some
-                if not ends_before(host, now_s, over_s) or not open_to(host, record, self._held, now_s)
+                if (self._windowed and not ends_before(host, now_s, over_s))
+                or not open_to(host, record, self._held, now_s)
             )
             # Many limits close the same hosts; one object for all is compared and hashed quickly.
             self._known[key] = self._same.setdefault(found, found)

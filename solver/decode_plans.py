@@ -134,7 +134,8 @@ def _placement(variables: Variables, plan: _Chosen, cards: Collection[tuple[Host
     names = {host for counts in plan.counts.values() for host, _ in counts}
     hosts = tuple(host for host in snapshot.hosts if host.id in names)
     books = Books(replace(snapshot, hosts=hosts, jobs=(), reservations=()))
-    for book in books.hosts.values():
+    for name in names:
+        book = books.own(name)
         for index in book.cards:
             if (book.host.id, index) not in cards:
                 book.book_card(index, TeamId("others"), MILLI, book.cards[index].kind.memory_mib, 1)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, placeable, surely_over_s
 from .drains import Clear, promises
 from .later_books import LaterBooks
+from .remember import remembered
+
+
+@remembered
+def _known(snapshot: Snapshot, policy: Policy) -> dict[JobId, tuple[JobRecord, tuple[int, ...]]]:
+    """The candidate starts found so far in that round, by gang."""
+    return {}
 
 
 def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
@@ -16,6 +24,13 @@ def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tup
     the ends of maintenance windows, and the sure ends of the gangs of higher levels that might start now. Always among
     them are what was promised and the last of these ends, so that a promise that is broken is not lost.
     """
+    known = _known(snapshot, policy)
+    if gang.id not in known or known[gang.id][0] is not gang:
+        known[gang.id] = gang, _candidate_starts(gang, snapshot, policy)
+    return known[gang.id][1]
+
+
+def _candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
     now_s, most = snapshot.now_s, policy.time.max_candidate_starts
     clear = Clear(snapshot, policy)
     ends = {clear(record, gang) for record in snapshot.jobs if record.placement is not None}

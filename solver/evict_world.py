@@ -62,5 +62,5 @@ class World:
     def hold(self, kept: dict[HostId, Hold], sign: int) -> None:
         """Keeps back, or gives free again, what a level must not use."""
         for name, hold in kept.items():
-            hold.book(self.books.hosts[name], sign)
+            hold.book(self.books.own(name), sign)
             self.books.changed.append(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 
 from ..model.host import MILLI, Host
 from ..model.ids import HostId, JobId, SiteId, TeamId
@@ -62,6 +63,14 @@ class Ledger:
             for host in snapshot.hosts:
                 domain = self._domain[layer, host.id] = host.path.domain(layer, host.id)
                 self._members[layer, domain].append(host.id)
+
+    def copy(self) -> Ledger:
+        """The same limits and labels, with holdings of its own."""
+        other = copy(self)
+        other._held, other._started, other._kept = Counter(self._held), Counter(self._started), dict(self._kept)
+        other._shut = set(self._shut)
+        other._present = defaultdict(Counter, {place: Counter(jobs) for place, jobs in self._present.items()})
+        return other
 
     def _reserve(self, pool: ReservedPool, hosts: Iterable[Host]) -> None:
         name, cards = _reserve_of(pool.site), 0

@@ -18,10 +18,11 @@ from .books import Books
 from .confinements import confinements
 from .demand import CardKind, Confinement, allowed_sites, card_takes, usable
 from .goals import fleet_types
+from .ground import ground
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
-from .rooms import Path, Rooms, Tree, on_type
+from .rooms import Path, Rooms, Tree
 from .seats import Seats
 
 _TRIES = 16
@@ -46,24 +47,17 @@ class Placer:
         hosts: Iterable[Host] | None = None,
         waiting: Iterable[JobRecord] = (),
     ) -> None:
-        taking = list(usable(snapshot) if hosts is None else hosts)
+        taking = usable(snapshot) if hosts is None else tuple(hosts)
         self.books = books
         self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting)
         self.tries = 0
         self._snapshot, self._policy = snapshot, policy
-        self._taking = taking
-        self._trees: dict[frozenset[SiteId], Tree] = {}
+        self._ground = ground(taking)
         self._measures: Fleet | None = None
-        self._memory: dict[str, int] = {}
-        for host in taking:
-            for gpu in host.gpus:
-                if gpu.healthy:
-                    self._memory[gpu.gpu_type] = max(self._memory.get(gpu.gpu_type, 0), gpu.memory_mib)
         self.confinement = confinements(snapshot, policy)
         self.bar = Bars(snapshot, policy, taking)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
-        self._on_type: dict[str | None, list[HostId]] = {}
         self._seated: dict[tuple[object, ...], Seats] = {}
 
     def place(
@@ -112,7 +106,7 @@ class Placer:
         ledger, job = self.books.ledger, record.job
         if not ledger.pooled(record):
             return None
-        site = {host.path.domain(Layer.SITE, host.id): host.path.site for host in self._taking}
+        site = self._ground.site
         return lambda types, node: ledger.pools_allow(site[node[0]] if node else None, by_type(job, types))
 
     def _options_of(self, shape: Shape, team: TeamId) -> Options:
@@ -138,15 +132,13 @@ class Placer:
             return [None]
         return [
             name
-            for name, memory in sorted(self._memory.items())
+            for name, memory in sorted(self._ground.memory.items())
             if role.throughput_milli(name) is not None and card_takes(role.request, memory)
         ]
 
     def tree(self, sites: frozenset[SiteId]) -> Tree:
         """The domains of these hosts at those sites."""
-        if sites not in self._trees:
-            self._trees[sites] = Tree(host for host in self._taking if host.path.site in sites)
-        return self._trees[sites]
+        return self._ground.tree(sites)
 
     def rooms(self, role: Role, team: TeamId, gpu_type: str | None, sites: frozenset[SiteId], bar: Bar = OPEN) -> Rooms:
         """The room for workers of the role on cards of that type at those sites, as it is now, behind that bar."""
@@ -165,9 +157,8 @@ class Placer:
         """The counts that all views of one request share."""
         key = (request, team if request.fractional else None, gpu_type)
         if key not in self._seated:
-            if gpu_type not in self._on_type:
-                self._on_type[gpu_type] = on_type((host.id for host in self._taking), self.books, gpu_type)
-            self._seated[key] = Seats(self._on_type[gpu_type], self.books, request, team, gpu_type)
+            hosts = self._ground.of_type.get(gpu_type, [])
+            self._seated[key] = Seats(hosts, self.books, request, team, gpu_type)
         return self._seated[key]
 
     def _hopeless(self, job: Job, shape: Shape) -> bool:
@@ -212,7 +203,7 @@ class Placer:
         self, job: Job, role: Role, gpu_type: str | None, name: HostId, number: int
     ) -> Sequence[WorkerPlacement]:
         """Books that many workers of the role on the host for the time being, to see what is left for other roles."""
-        book, seats = self.books.hosts[name], list[WorkerPlacement]()
+        book, seats = self.books.own(name), list[WorkerPlacement]()
         for index in range(number):
             gpus: tuple[int, ...] = ()
             if role.request.fractional and gpu_type is not None:

@@ -6,11 +6,16 @@ host once a request instead of once a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
 
 from ..model.ids import HostId, TeamId
 from ..model.job import WorkerRequest
 from .books import Books
+
+_MANY = 48
+"""Hosts from which on columns are quicker than one look after another."""
 
 ANY_NUMBER = 100_000
 """More workers than any role has."""
@@ -20,22 +25,28 @@ class Seats:
     """Room for workers of one request on cards of one type (None: without GPUs), host by host, beside the books."""
 
     def __init__(
-        self, hosts: Iterable[HostId], books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None
+        self, hosts: Sequence[HostId], books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None
     ) -> None:
         self._books, self._request, self._team, self._gpu_type = books, request, team, gpu_type
         self._seen = len(books.changed)
         self.hosts = set(hosts)
-        least = request.whole_gpus
         self.room: dict[HostId, int] = {}
-        for name in self.hosts:
-            # Most hosts of a busy fleet lack the cards, and need no closer look.
-            for cards in books.hosts[name].free.values() if least else ():
-                if len(cards) >= least:
-                    break
-            else:
-                if least:
-                    continue
-            self._look(name)
+        if len(self.hosts) < _MANY:
+            for name in self.hosts:
+                self._look(name)
+        else:
+            self._look_at_all(list(hosts))
+
+    def _look_at_all(self, hosts: list[HostId]) -> None:
+        columns, request = self._books.columns, self._request
+        rows = np.fromiter((columns.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
+        if request.fractional and self._gpu_type is not None:
+            names = list(columns.row)
+            for row in columns.open(self._gpu_type, rows):
+                self._look(names[row])
+            return
+        rooms = columns.rooms(request, self._gpu_type, rows, ANY_NUMBER)
+        self.room = {hosts[number]: int(rooms[number]) for number in np.flatnonzero(rooms)}
 
     def catch_up(self) -> None:
         """Looks again at every host that was booked on since the last look."""

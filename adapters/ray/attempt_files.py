@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..reports import REPORTS
 from .supervisor import write_durably
 
 
@@ -97,13 +98,16 @@ class AttemptFiles:
 
     def read_log(self, rank: int, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes of the rank's log from `offset` on; a negative offset counts from the end."""
-        try:
-            with self.log(rank).open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(0, end + offset) if offset < 0 else offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return _piece(self.log(rank), offset, limit)
+
+    def report(self, name: str) -> Path:
+        """A file in which a rank reports of itself (`adapters/reports.py`)."""
+        return self.folder / REPORTS / name
+
+    def read_reports(self, offsets: Mapping[str, int], limit: int) -> dict[str, bytes]:
+        """Up to `limit` bytes of each of these reports from its offset on; those with nothing new are left out."""
+        pieces = {name: _piece(self.report(name), offset, limit) for name, offset in offsets.items()}
+        return {name: piece for name, piece in pieces.items() if piece}
 
     def _mark(self, host: str) -> Path:
         return self.folder / f"host-{host}.started"
@@ -113,3 +117,13 @@ class AttemptFiles:
             return int(self.exit(rank).read_text())
         except FileNotFoundError:
             return None
+
+
+def _piece(path: Path, offset: int, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end + offset) if offset < 0 else offset)
+            return file.read(limit)
+    except FileNotFoundError:
+        return b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -61,6 +62,7 @@ class RayExecutor:
         self._launches: dict[Key, _Launching] = {}
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="launch")
         self._term = 0
+        self._reports_due = 0.0
 
     def lead(self, term: int) -> None:
         """The term of the adapter's lease: every order to a host carries it, and lower ones are refused there."""
@@ -89,8 +91,11 @@ class RayExecutor:
         return rank_logs.tail(self._sight, (job, attempt), rank, tail)
 
     def mirror_logs(self, folder: Path) -> None:
-        """Appends what the ranks have written since to `folder/<job>/<attempt>/<rank>.log`."""
-        rank_logs.mirror(self._sight, folder)
+        """Appends what the ranks have written since to `folder/<job>/<attempt>/<rank>.log`, and their reports."""
+        due = time.monotonic() >= self._reports_due
+        if due:
+            self._reports_due = time.monotonic() + rank_logs.REPORTS_EVERY_S
+        rank_logs.mirror(self._sight, folder, reports=due)
 
     def close(self) -> None:
         """Disconnects; running gangs run on."""

@@ -15,6 +15,7 @@ from ...model.event import Event
 from ...model.ids import SiteId
 from ...model.intent import ObservedHost
 from ..ports import Clock, Executor, Lease, Store
+from ..progress import ProgressReader
 from ..reconcile import events_of, reconcile
 
 WATCHDOG_EXIT = 75
@@ -101,6 +102,7 @@ class _Adapter:
         self._lease: Lease | None = None
         self._told: set[str] = set()
         self._hosts: tuple[tuple[ObservedHost, ...], int] = ((), 0)
+        self._progress = ProgressReader(log_dir)
 
     def step(self) -> None:
         """One round; does nothing without the lease, and stops in the middle when it is lost."""
@@ -113,6 +115,8 @@ class _Adapter:
         ours = tuple(host for host in hosts if host.path.site == self._site)
         self._tell(events_of(intents, observation, self._clock.now_s(), ours), once=True)
         self._executor.mirror_logs(self._log_dir)
+        # Before the instructions: what an attempt saved last must count before it is released.
+        self._tell(self._progress.events(intents, observation, self._store.job, self._clock.now_s()))
         try:
             for instruction in reconcile(intents, observation):
                 if not self._leads():

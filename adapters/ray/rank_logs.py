@@ -1,15 +1,19 @@
-"""Reading what ranks wrote, wherever their hosts are, and keeping a copy on this machine."""
+"""Reading what ranks wrote and reported, wherever their hosts are, and keeping a copy on this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...model.ids import HostId
+from ..reports import SAVED, report_name
 from .attempt_files import AttemptFiles, HostStatus
 from .records import Key
 from .sight import Sight
 
 CHUNK = 2**20
+REPORTS_EVERY_S = 5.0
+"""Reports are lines of many seconds: they need not be looked for at every step."""
 _TAIL_BYTES = 2**18
 
 
@@ -22,8 +26,11 @@ def tail(sight: Sight, key: Key, rank: int, lines: int) -> tuple[str, ...]:
     return tuple(data.decode(errors="replace").splitlines()[-lines:])
 
 
-def mirror(sight: Sight, folder: Path) -> None:
-    """Appends what is new in the logs of all attempts seen last to `folder/<job>/<attempt>/<rank>.log`."""
+def mirror(sight: Sight, folder: Path, *, reports: bool = True) -> None:
+    """Appends what is new in the logs of all attempts seen last to `folder/<job>/<attempt>/<rank>.log`.
+
+    Their reports go to the folder `reports` beside; with `reports` False only those of attempts that end.
+    """
     nodes = sight.nodes()
     for key, hosts in sight.statuses.items():
         for host, status in hosts.items():
@@ -34,6 +41,27 @@ def mirror(sight: Sight, folder: Path) -> None:
                 continue  # the ranks write there themselves
             for rank in status.ranks:
                 _append(sight, key, host, rank, AttemptFiles(folder, *key).log(rank))
+            if reports or status.stopping or status.exits:
+                _append_reports(sight, key, host, status.ranks, AttemptFiles(folder, *key))
+
+
+def _append_reports(sight: Sight, key: Key, host: HostId, ranks: Sequence[int], copies: AttemptFiles) -> None:
+    names = [report_name(rank) for rank in ranks] + ([SAVED] if 0 in ranks else [])
+    offsets = {name: _size(copies.report(name)) for name in names}
+    logs = sight.folders.on(host).logs
+    asked = sight.machines.ask(sight.living((host,)), "read_reports", lambda _host: (logs, *key, offsets, CHUNK))
+    answer = asked.get(host, {})
+    for name, piece in answer.items() if isinstance(answer, dict) else ():
+        copies.report(name).parent.mkdir(parents=True, exist_ok=True)
+        with copies.report(name).open("ab") as file:
+            file.write(piece)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _append(sight: Sight, key: Key, host: HostId, rank: int, copy: Path) -> None:

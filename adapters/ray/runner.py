@@ -190,6 +190,10 @@ class Caretaker:
         """(job, attempt, host) of every process found."""
         return tuple(sorted({(p.job, p.attempt, p.host) for p in processes.find(self._namespace)}))
 
+    def read_reports(self, logs: str, job: str, attempt: int, offsets: dict[str, int], limit: int) -> dict[str, bytes]:
+        """What is new in these reports of an attempt's ranks, by name."""
+        return AttemptFiles(logs, job, attempt).read_reports(offsets, limit)
+
     def read_log(self, logs: str, job: str, attempt: int, rank: int, offset: int, limit: int) -> bytes:
         """A piece of a rank's log; a negative offset counts from its end."""
         return AttemptFiles(logs, job, attempt).read_log(rank, offset, limit)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...model.ids import HostId
 from ...model.intent import Intent
+from ..reports import REPORTS
 from .processes import ATTEMPT, HOST, JOB, NAMESPACE, SUPERVISOR
 
 _SCRUBBED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES", SUPERVISOR)
@@ -132,5 +133,6 @@ def _rank(intent: Intent, rank: int, local: list[int], folders: Folders, master:
         "PHALANX_GRACE_S": str(intent.grace_s),
         "PHALANX_CHECKPOINT_DIR": uri or os.path.join(folders.checkpoints, job.id),
         "PHALANX_CACHE_DIR": folders.cache,
+        "PHALANX_REPORT_DIR": os.path.join(folders.logs, job.id, str(intent.attempt), REPORTS),
     }
     return RankSpec(rank=rank, argv=command.argv, env=env, workdir=command.workdir)

@@ -79,6 +79,24 @@ def _forecast(view: dict[str, Any]) -> str:
     return f"{sentence}; {later} later if all jobs before it run to their limits"
 
 
+_PARTS = (
+    ("compute", "computing"),
+    ("wait", "waiting for batches"),
+    ("checkpoint", "in checkpoints"),
+    ("peers", "waiting for slower ranks"),
+)
+
+
+def _steps(steps: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Where the time of its steps goes, and the ranks that hold the others up."""
+    if not steps:
+        return []
+    shares = ", ".join(f"{steps[f'{name}_milli'] / 10:.1f} % {what}" for name, what in _PARTS)
+    told = f"{shares}; {steps['step_us'] / 1000:.1f} ms a step, step {steps['last_step']}, {steps['ranks']} ranks"
+    slow = [f"rank {s['rank']} on {s['host']} ({s['times_milli'] / 1000:.2f} times the median)" for s in steps["slow"]]
+    return [("steps", told), ("slow", ", ".join(slow))]
+
+
 def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("name", view["name"]),
@@ -86,6 +104,8 @@ def _facts(view: dict[str, Any]) -> list[tuple[str, str]]:
         ("asks", f"{view['workers']} workers, {gpus(view['gpu_milli'])} GPUs"),
         ("guarantee", "started inside that of its team" if view["inside_guarantee"] else ""),
         ("waited", seconds(view["waited_s"])),
+        ("saved", seconds(view["saved_work_s"]) + " of work in checkpoints" if view.get("saved_work_s") else ""),
+        *_steps(view.get("steps")),
         ("exit code", "" if view["exit_code"] is None else str(view["exit_code"])),
         ("message", view["message"]),
         ("why", view["reason"]["sentence"] if view["reason"] else ""),

@@ -16,6 +16,7 @@ from ..context import Context, Ctx
 from ..eventlog import story_of
 from ..logs import tail_lines
 from ..problems import Problem
+from ..steps import steps_of
 from ..submit import job_of, submit_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -159,7 +160,8 @@ def view(ctx: Context, record: JobRecord) -> schemas.JobView:
     why = _why(record, convert.reasons(ctx.newest_round()))
     now_s = ctx.clock.now_s()
     told = _told(record, ctx.forecasts.views(now_s)) if record.state in WAITING else None
-    return convert.job(record, now_s, why, story_of(ctx.store, record.id), told)
+    steps = steps_of(ctx.settings.log_dir, record)
+    return convert.job(record, now_s, why, story_of(ctx.store, record.id), told, steps)
 
 
 def _told(record: JobRecord, told: dict[str, schemas.ForecastView]) -> schemas.ForecastView | None:

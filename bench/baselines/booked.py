@@ -95,7 +95,7 @@ class Booked:
     def take(self, job: Job, role: Role, gpu_type: str | None, host: int, number: int) -> None:
         """Books that many workers of the role, to see what is left for other roles."""
         name = self.floor.hosts[host].id
-        book = self.books.hosts[name]
+        book = self.books.own(name)
         for index in range(number):
             gpus: tuple[int, ...] = ()
             if role.request.fractional and gpu_type is not None:

@@ -187,7 +187,7 @@ class Evictor:
 
     def _hold(self, sign: int) -> None:
         for name, hold in self._held.items():
-            hold.book(self._books.hosts[name], sign)
+            hold.book(self._books.own(name), sign)
             self._books.changed.append(name)
 
 

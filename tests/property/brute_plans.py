@@ -166,7 +166,7 @@ class Planner:
 
     def _placement(self, record: JobRecord, counts: Counts, cards: set[tuple[HostId, int]]) -> Placement | None:
         books = Books(replace(self._snapshot, jobs=()))
-        for book in books.hosts.values():
+        for book in map(books.own, tuple(books.hosts)):
             for index in book.cards:
                 if (book.host.id, index) not in cards:
                     book.book_card(index, TeamId("others"), MILLI, book.cards[index].kind.memory_mib, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,11 +15,13 @@ from phalanx.model.job import Job, Parallelism, Role, WorkerRequest
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.topology import Layer, Site, TopologyPath
+from phalanx.solver import seats
 from phalanx.solver.books import Books, holding
 from phalanx.solver.confinements import Confinements
 from phalanx.solver.demand import CardKind, confinement
 from phalanx.solver.layout import lay_out
-from phalanx.solver.rooms import Rooms, Tree
+from phalanx.solver.rooms import Rooms, Tree, on_type
+from phalanx.solver.seats import Seats
 
 
 def state(books: Books) -> object:
@@ -52,6 +55,23 @@ def test_taking_and_giving_in_any_order(snapshot: Snapshot, request: WorkerReque
     assert state(books) == state(Books(snapshot))
     fresh = Rooms(tree, Books(snapshot), request, TeamId("web"), gpu_type, 2)
     assert {node: rooms[node] for node in tree.rank} == {node: fresh[node] for node in tree.rank}
+
+
+@settings(deadline=None, max_examples=60)
+@given(snapshot=snapshots(max_running=8), request=requests(), data=st.data())
+def test_columns_say_what_one_look_after_another_says(
+    snapshot: Snapshot, request: WorkerRequest, data: st.DataObject
+) -> None:
+    books, team = Books(snapshot), TeamId(data.draw(st.sampled_from(("web", "vision"))))
+    gpu_type = data.draw(st.sampled_from(("A100", "H100"))) if request.gpu_milli else None
+    hosts = on_type((host.id for host in snapshot.hosts), books, gpu_type)
+    for leaving in (list(holding(snapshot)), []):
+        looked = Seats(hosts, books, request, team, gpu_type)
+        with patch.object(seats, "_MANY", 0):
+            assert Seats(hosts, books, request, team, gpu_type).room == looked.room
+        for job, worker in leaving:
+            if data.draw(st.booleans()):
+                books.give(job, worker)
 
 
 @settings(deadline=None, max_examples=60)

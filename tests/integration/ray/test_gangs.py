@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.adapters.reports import Saved, last_saved, read_steps
 from phalanx.model.event import GangExited, GangReleased, GangReserved, GangRunning, GangStartFailed
 from phalanx.model.intent import GangPhase, RankExit
 from phalanx.model.job import KeyValue
@@ -14,6 +15,18 @@ from phalanx.model.job import KeyValue
 pytestmark = pytest.mark.ray
 
 TELL = "import json, os; print(json.dumps(dict(os.environ)))"
+REPORT = """
+import json, os
+folder, rank = os.environ["PHALANX_REPORT_DIR"], int(os.environ["RANK"])
+os.makedirs(folder, exist_ok=True)
+times = {"wait_s": 1, "compute_s": 2 + rank, "checkpoint_s": 0, "peers_s": 0, "longest_s": 1}
+line = {"version": 1, "at_s": 50, "host": os.environ["PHALANX_HOST"], "rank": rank, "step": 9, "steps": 9, **times}
+with open(f"{folder}/rank-{rank:05d}.jsonl", "a") as file:
+    file.write(json.dumps(line) + chr(10))
+if rank == 0:
+    with open(f"{folder}/saved.jsonl", "a") as file:
+        file.write(json.dumps({"version": 1, "at_s": 40, "step": 9}) + chr(10))
+"""
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 
@@ -41,6 +54,20 @@ def test_a_gang_on_two_hosts_runs_to_its_end(driver, make_intent, tmp_path: Path
     assert not [
         key for e in seen for key in e if key.startswith("RAY_") or key in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
     ]
+
+
+def test_what_ranks_report_is_copied_before_their_attempt_is_released(driver, make_intent, tmp_path: Path) -> None:
+    driver.mirror = tmp_path / "copies"
+    intent = make_intent([(0, (0,)), (1, (0,))], REPORT)
+    driver.finish(intent)
+
+    folder = driver.mirror / intent.job.id / "1" / "reports"
+    assert [(steps.rank, steps.host, steps.own_us) for steps in read_steps(folder)] == [
+        (0, "h0", 333_333),
+        (1, "h1", 444_444),
+    ]
+    assert last_saved(folder) == Saved(step=9, at_s=40)
+    assert (folder / "rank-00000.jsonl").read_text().count("version") == 1
 
 
 def test_half_cards_are_pinned_to_the_cards_that_were_chosen(driver, make_intent, tmp_path: Path) -> None:

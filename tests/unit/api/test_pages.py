@@ -1,5 +1,6 @@
 """The pages: complete without script, safe with any text, and readable by a screen reader."""
 
+import json
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -54,6 +55,38 @@ def busy_fleet(kit, store, clock, brain):
     store.submit(kit.job("gone"), now_s=clock.now_s())
     store.cancel("gone", now_s=clock.now_s())
     run_round(store, Policy(), clock, lease.term, solver=brain.solve, verifier=lambda *_: ())
+
+
+def report(settings, job, *ranks):
+    """Each rank reports ten steps: its seconds of waiting for batches, computing, and waiting for slower ranks."""
+    folder = settings.log_dir / job / "1" / "reports"
+    folder.mkdir(parents=True)
+    for rank, (wait, compute, peers) in enumerate(ranks):
+        times = {"wait_s": wait, "compute_s": compute, "checkpoint_s": 0.0, "peers_s": peers, "longest_s": 1.5}
+        line = {"version": 1, "at_s": 9.5, "host": f"n{rank}", "rank": rank, "step": 50, "steps": 10, **times}
+        (folder / f"rank-{rank:05d}.jsonl").write_text(json.dumps(line))
+
+
+def test_a_job_shows_where_its_steps_go_and_who_holds_them_up(client, busy_fleet, settings):
+    assert client.get("/v1/jobs/runs").json()["steps"] is None
+    assert "Waiting for batches" not in client.get("/jobs/runs").text
+    report(settings, "runs", (1, 6, 3), (1, 6, 3), (1, 9, 0))
+    steps = client.get("/v1/jobs/runs").json()["steps"]
+    assert steps == {
+        "compute_milli": 700,
+        "wait_milli": 100,
+        "checkpoint_milli": 0,
+        "peers_milli": 200,
+        "step_us": 1_000_000,
+        "longest_us": 1_500_000,
+        "last_step": 50,
+        "at_s": 9,
+        "ranks": 3,
+        "slow": [{"rank": 2, "host": "n2", "own_us": 1_000_000, "times_milli": 1_429}],
+    }
+    page = Page(client.get("/jobs/runs").text)
+    assert "Waiting for batches 10.0 %" in page.text
+    assert "rank 2 on n2 (1.43 times the median)" in page.text
 
 
 def test_the_status_page(client, busy_fleet):

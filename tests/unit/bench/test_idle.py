@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from phalanx.bench.idle import CAUSES, Idle, causes
+from phalanx.bench.idle import CAUSES, Idle, causes, table_of
+from phalanx.bench.metrics import measure
 from phalanx.bench.simulator import Options, simulate
 from phalanx.model.host import Host
 from phalanx.model.job_state import JobState
@@ -74,4 +75,9 @@ def test_a_run_tells_what_its_samples_say(small) -> None:
         for one, two in zip(run.samples, run.samples[1:], strict=False)
         if one.waiting_milli and one.at_s < run.window_s
     )
-    assert simulate(small.workload(jobs, [small.host("h")]), "phalanx", solve, Policy()).idle == {}
+    table = table_of({"phalanx": [measure(run)]})
+    assert table is not None
+    shown = dict(zip(table.columns, table.rows[0], strict=True))
+    assert float(shown["in all"]) == round(sum(run.idle.values()) / 3_600_000)
+    untold = simulate(small.workload(jobs, [small.host("h")]), "phalanx", solve, Policy())
+    assert table_of({"phalanx": [measure(untold)]}) is None

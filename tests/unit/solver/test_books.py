@@ -90,3 +90,17 @@ def test_a_fraction_goes_to_the_fullest_card_that_takes_it() -> None:
     assert book.share(ask(0.8), "team", "H100") == 0
     assert book.share(ask(0.3), "others", "H100") == 0
     assert book.share(ask(0.3), "team", "A100") is None
+
+
+def test_books_of_one_snapshot_do_not_see_each_others_work() -> None:
+    snapshot, job = world([box("h1"), box("h2")]), gang("a", request=ask(2, cpu=10))
+    one, other = Books(snapshot), Books(snapshot)
+    worker = seat(0, 1)
+    one.take(job, worker)
+    one.own(HostId("h2")).book(ask(1), "team", (3,), 1)
+    assert (one.hosts[H1].cpu_milli, len(one.free_cards(HostId("h2"))[H100])) == (54_000, 7)
+    for untouched in (other, Books(snapshot)):
+        assert untouched.hosts[H1].cpu_milli == 64_000
+        assert [len(untouched.free_cards(name)[H100]) for name in untouched.hosts] == [8, 8]
+    one.give(job, worker)
+    assert one.hosts[H1].cpu_milli == 64_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from phalanx.adapters.ray.specs import Folders, host_specs, scrubbed
@@ -47,6 +49,7 @@ def test_ranks_are_positions_and_local_ranks_count_on_the_host(intent: Intent) -
     assert {env[r]["MASTER_ADDR"] + ":" + env[r]["MASTER_PORT"] for r in range(4)} == {"10.0.0.1:29500"}
     assert {env[r]["PHALANX_CHECKPOINT_DIR"] for r in range(4)} == {"s3://bucket/j"}
     assert [env[r]["PHALANX_CACHE_DIR"] for r in range(4)] == ["/nvme/h0", "/nvme/h1", "/nvme/h0", "/nvme/h1"]
+    assert {env[r]["PHALANX_REPORT_DIR"] for r in range(4)} == {os.path.join(FOLDERS.logs, "j", "2", "reports")}
     assert {env[r]["LR"] for r in range(4)} == {"1"}
 
 

@@ -37,6 +37,38 @@ def test_job_shows_everything(phalanx, queue) -> None:
     assert phalanx("job", "ghost").code == 2
 
 
+def test_job_shows_where_its_steps_go(phalanx, queue, settings) -> None:
+    folder = settings.log_dir / "j1" / "0" / "reports"
+    folder.mkdir(parents=True)
+    for rank, compute in enumerate((7, 7, 9)):
+        times = {"wait_s": 1, "compute_s": compute, "checkpoint_s": 0, "peers_s": 9 - compute, "longest_s": 1}
+        line = {"version": 1, "at_s": 9, "host": f"n{rank}", "rank": rank, "step": 50, "steps": 10, **times}
+        (folder / f"rank-{rank:05d}.jsonl").write_text(json.dumps(line))
+    told = " ".join(phalanx("job", "j1").out.split())
+    assert "76.7 % computing, 10.0 % waiting for batches, 0.0 % in checkpoints, 13.3 % waiting for slower" in told
+    assert "rank 2 on n2 (1.25 times the median)" in told
+
+
+def test_hosts_show_what_they_load(phalanx, queue, kit, clock) -> None:
+    from dataclasses import replace
+
+    from phalanx.model.event import AgentReport
+    from phalanx.model.job import DatasetRef
+    from phalanx.model.placement import Placement, WorkerPlacement
+    from phalanx.model.reservation import Reservation
+
+    queue.submit(replace(kit.job("big"), dataset=DatasetRef(name="eeg", size_mib=2_048)), now_s=kit.now_s)
+    report = AgentReport(id="a", at_s=kit.now_s, host="n1", site="north", disk_free_mib=9_000)
+    queue.append([report], now_s=kit.now_s)
+    seat = Placement(workers=(WorkerPlacement(role="worker", index=0, host="n1", gpus=(0,)),))
+    plan = Reservation(id="big", job="big", placement=seat, planned_start_s=kit.now_s + 60, created_s=kit.now_s)
+    lease = queue.acquire("scheduler", "test", ttl_s=60, now_s=kit.now_s)
+    snapshot = queue.snapshot(kit.now_s)
+    queue.commit(kit.decision(snapshot, reservations=(plan,)), snapshot, term=lease.term, now_s=kit.now_s)
+    told = " ".join(phalanx("hosts").out.split())
+    assert "loads eeg, 2.0 GiB, for" in told
+
+
 def test_steering(phalanx, queue) -> None:
     assert phalanx("hold", "j1").out == "j1 is held\n"
     assert phalanx("resume", "j1", "j2").out == "j1 is queued\nj2 is queued\n"
