@@ -50,7 +50,8 @@ class Settings:
     """Everything that can be set. `round_interval_s` in seconds, 1 to 3600; `host` and `port` are the API's.
 
     With `datasets` (a folder or address below which data sets lie by their names) and `cache_budget_mib` the host
-    agents of this machine load data sets ahead.
+    agents of this machine load data sets ahead. Logs of an attempt are kept `keep_logs_s` seconds after they were
+    written last, and until its job has had `keep_attempts` later ones.
 
     Without `ray` addresses a local cluster plays all sites. `executor` "fake" replaces Ray by timers, for tests of
     the service itself. `agents` starts a host agent for each host on this machine.
@@ -70,6 +71,8 @@ class Settings:
     agents: bool = True
     datasets: str = ""
     cache_budget_mib: int = 0
+    keep_logs_s: int = 30 * 86_400
+    keep_attempts: int = 20
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65_535:
@@ -142,6 +145,8 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "PHALANX_EXECUTOR": settings.executor,
         "PHALANX_AGENTS": "yes" if settings.agents else "no",
         "PHALANX_DATASETS": settings.datasets,
+        "PHALANX_KEEP_LOGS": f"{settings.keep_logs_s}s",
+        "PHALANX_KEEP_ATTEMPTS": str(settings.keep_attempts),
     }
     if settings.cache_budget_mib:
         out["PHALANX_CACHE_BUDGET"] = f"{settings.cache_budget_mib}MiB"
@@ -166,6 +171,8 @@ _KEYS = (
     "agents",
     "datasets",
     "cache_budget",
+    "keep_logs",
+    "keep_attempts",
 )
 
 
@@ -215,6 +222,8 @@ def _build(values: dict[str, Any], path: Path | None) -> Settings:
         executor=_text(values, "executor", "ray"),
         agents=_boolean("agents", values.get("agents", True)),
         datasets=_text(values, "datasets", ""),
+        keep_logs_s=units.duration_s("keep_logs", values.get("keep_logs", "30d")),
+        keep_attempts=units.whole("keep_attempts", values.get("keep_attempts", 20), "attempts", 1),
         cache_budget_mib=units.memory_mib("cache_budget", values["cache_budget"]) if "cache_budget" in values else 0,
     )
 

@@ -115,6 +115,7 @@ def cluster(settings: Settings, stop: threading.Event) -> None:
 def adapter(settings: Settings, stop: threading.Event, site: str) -> None:
     """The adapter of one site."""
     from ..adapters.ray.process import run_adapter
+    from ..adapters.retention import Retention
 
     clock = SystemClock()
     store = wiring.open_the_store(settings)
@@ -130,6 +131,7 @@ def adapter(settings: Settings, stop: threading.Event, site: str) -> None:
             holder=holder_name(),
             log_dir=settings.log_dir,
             stop=stop.is_set,
+            retention=Retention(age_s=settings.keep_logs_s, attempts=settings.keep_attempts),
         )
     finally:
         executor.close()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..api.cli.options import json_option, print_json
-from ..api.cli.tables import console, table
-from .feed.peers import PEERS, Peer, build, python_of, run
+from .feed.peers import PEERS, build, python_of, run
+from .feed.rows import RANKS, Ready, measure, ranks_of_one_host, rows
+from .feed.show import show
 from .machine import machine_facts
 
 WARM, WAIT, BUSY, COLD, COLD_WAIT = "warm", "wait", "busy", "cold", "cold_wait"
 KINDS = (WARM, WAIT, BUSY, COLD, COLD_WAIT)
 SHAPE = (256, 128)  # of a sample, int16: 64 KiB
 _RUN_S = 120.0
+SAMPLE_BYTES = SHAPE[0] * SHAPE[1] * 2
 
 
 @click.command("dataplane")
@@ -28,6 +32,13 @@ _RUN_S = 120.0
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Interleaved; medians are shown.")
 @click.option("--peer", "names", multiple=True, type=click.Choice([peer.name for peer in PEERS]), help="Only these.")
 @click.option("--measure", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these, after warm.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(1),
+    default=14.0,
+    show_default=True,
+    help="Rounds and rows that would go beyond it are left out, and said to be.",
+)
 @click.option("--install/--no-install", default=True, help="Make the peers' environments where they are missing.")
 @json_option
 def dataplane_command(
@@ -37,6 +48,7 @@ def dataplane_command(
     rounds: int,
     names: tuple[str, ...],
     kinds: tuple[str, ...],
+    minutes: float,
     install: bool,
     as_json: bool,
 ) -> None:
@@ -44,27 +56,32 @@ def dataplane_command(
     root = data or Path(tempfile.mkdtemp(prefix="phalanx-feed-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        result = _measure(root, samples, batch, rounds, names or tuple(peer.name for peer in PEERS), kinds, install)
+        ready, facts = _ready(root, samples, names or tuple(peer.name for peer in PEERS), install)
+        result = _measure(root, ready, facts, (samples, batch, rounds), kinds, Clock(minutes * 60))
     finally:
         if data is None:
             shutil.rmtree(root, ignore_errors=True)
     if as_json:
         print_json(result)
     else:
-        _show(result)
+        show(result)
 
 
-def _measure(
-    root: Path,
-    samples: int,
-    batch: int,
-    rounds: int,
-    names: tuple[str, ...],
-    kinds: tuple[str, ...],
-    install: bool,
-) -> dict[str, Any]:
+class Clock:
+    """How much of the time for the whole table is left."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self.seconds = seconds
+
+    def left_s(self) -> float:
+        return self._end - time.monotonic()
+
+
+def _ready(root: Path, samples: int, names: tuple[str, ...], install: bool) -> tuple[list[Ready], dict[str, str]]:
+    """The peers that can run, with their Python and data; versions of all, or why one cannot."""
     raw = _raw(root, samples)
-    ready: list[tuple[Peer, Path, Path]] = []
+    ready: list[Ready] = []
     facts: dict[str, str] = {}
     for peer in PEERS:
         if peer.name not in names:
@@ -72,36 +89,67 @@ def _measure(
         python, facts[peer.name] = python_of(peer, install=install)
         if python is None:
             continue
-        _say(f"building the data of {peer.name}")
+        say(f"building the data of {peer.name}")
         folder, fault = build(peer, python, raw, root)
         if fault:
             facts[peer.name] += f"; no data: {fault}"
         else:
             ready.append((peer, python, folder))
-    wanted = {kind: options for kind, options in _settings(samples, batch).items() if kind in {WARM, *(kinds or KINDS)}}
-    loaders = _interleaved(ready, wanted, rounds)
-    from .feed.worker import SAMPLE_BYTES
+    return ready, facts
 
-    result = {
-        "machine": machine_facts(),
-        "data": {"samples": samples, "bytes_per_sample": SAMPLE_BYTES, "batch": batch, "rounds": rounds},
+
+def _measure(
+    root: Path,
+    ready: list[Ready],
+    facts: dict[str, str],
+    sizes: tuple[int, int, int],
+    kinds: tuple[str, ...],
+    clock: Clock,
+) -> dict[str, Any]:
+    samples, batch, rounds = sizes
+    load = os.getloadavg()[0]
+    wanted = {kind: options for kind, options in _settings(samples, batch).items() if kind in {WARM, *(kinds or KINDS)}}
+    loaders, done = _interleaved(ready, wanted, rounds, clock)
+    result: dict[str, Any] = {
+        "machine": {**machine_facts(), "load at the start": f"{load:.1f}"},
+        "data": {"samples": samples, "bytes_per_sample": SAMPLE_BYTES, "batch": batch, "rounds": done},
         "versions": facts,
         "loaders": loaders,
     }
-    if any(peer.name == "phalanx" for peer, _, _ in ready):
-        from .feed.more import measure_more
-        from .feed.online import founding_scenario
-        from .feed.ours import index_memory_mib, share_of_take
-
-        _say("share of np.take, memory of the index, the founding scenario")
-        ours = next(folder for peer, _, folder in ready if peer.name == "phalanx")
-        result["share_of_take"] = share_of_take(ours, batch, max(20, min(200, samples // batch)), 2 * rounds + 1)
-        result["index_1e8_mib"] = index_memory_mib()
-        with tempfile.TemporaryDirectory(dir=root) as scratch:
-            result["founding"] = founding_scenario(Path(scratch))
-            _say("small and variable samples, a mixture, eight ranks, memory, a distant store")
-            result["more"] = measure_more(ours, Path(scratch), samples // batch)
+    ours = next((folder for peer, _, folder in ready if peer.name == "phalanx"), None)
+    if ours is not None and not kinds:
+        result.update(_ours(ours, root, samples, batch))
+    if not kinds:
+        workers = {name: int(each["workers"]) for name, each in loaders.items()}
+        result["rows"] = {
+            row.name: measure(row, ready, root, workers, say, clock.left_s) for row in rows(samples, batch)
+        }
+        result["rows"][f"{RANKS} ranks on one host"] = ranks_of_one_host(ready, root, samples, batch, say, clock.left_s)
+    result["machine"]["load at the end"] = f"{os.getloadavg()[0]:.1f}"
     return result
+
+
+def _ours(ours: Path, root: Path, samples: int, batch: int) -> dict[str, Any]:
+    """What is measured in one process, for ours alone."""
+    from .feed.more import memory_over_epochs, mixture, small_samples
+    from .feed.online import founding_scenario
+    from .feed.ours import index_memory_mib, share_of_take
+
+    say("share of np.take, memory of the index, the founding scenario")
+    batches = max(20, min(200, samples // batch))
+    found: dict[str, Any] = {
+        "share_of_take": share_of_take(ours, batch, batches, 5),
+        "index_1e8_mib": index_memory_mib(),
+    }
+    with tempfile.TemporaryDirectory(dir=root) as scratch:
+        found["founding"] = founding_scenario(Path(scratch))
+        say("small samples, a mixture, memory")
+        found["more"] = {
+            "samples of 1 KiB": small_samples(Path(scratch) / "small"),
+            "two data sets mixed": mixture(ours, batches),
+            "memory over 5 epochs": memory_over_epochs(ours),
+        }
+    return found
 
 
 def _raw(root: Path, samples: int) -> Path:
@@ -132,29 +180,40 @@ def _settings(samples: int, batch: int) -> dict[str, list[str]]:
     }
 
 
-def _interleaved(ready: list[tuple[Peer, Path, Path]], settings: dict[str, list[str]], rounds: int) -> dict[str, Any]:
-    """Each measurement of each loader, once per round in turn; the best number of workers is chosen by the warm."""
+def _interleaved(
+    ready: list[Ready], settings: dict[str, list[str]], rounds: int, clock: Clock
+) -> tuple[dict[str, Any], int]:
+    """Each measurement of each loader, once per round in turn, and how many rounds there was time for.
+
+    The best number of workers is chosen by the warm runs. A further round begins if it can end in the first half of
+    the time: the other rows need the rest.
+    """
     found: dict[str, dict[int, dict[str, list[dict[str, Any]]]]] = {peer.name: {} for peer, _, _ in ready}
     null: list[float] = []
-    for turn in range(rounds):
-        if ready and BUSY in settings:
-            answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *settings[BUSY]], _RUN_S)
-            null.append(float(answer.get("samples_per_s", 0.0)))
+    took, turn = 0.0, 0
+    while turn < rounds and (turn == 0 or clock.left_s() - took > clock.seconds / 2):
+        turn += 1
+        began = clock.left_s()
         for kind, options in settings.items():
+            if ready and kind == BUSY:
+                answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *options], _RUN_S)
+                null.append(float(answer.get("samples_per_s", 0.0)))
             for peer, python, folder in ready:
                 workers = peer.workers if kind == WARM else (_best(found[peer.name]),)
                 for count in workers:
                     answer = run(python, ["run", peer.name, str(folder), "--workers", str(count), *options], _RUN_S)
                     found[peer.name].setdefault(count, {}).setdefault(kind, []).append(answer)
-                    _say(f"round {turn + 1} of {rounds}, {kind}, {peer.name}, {count} workers: {_line(answer)}")
-    return {name: _medians(each, statistics.median(null) if null else 0.0) for name, each in found.items()}
+                    say(f"round {turn} of {rounds}, {kind}, {peer.name}, {count} workers: {_line(answer)}")
+        took = began - clock.left_s()
+    return {name: _medians(each, statistics.median(null) if null else 0.0) for name, each in found.items()}, turn
 
 
 def _line(answer: dict[str, Any]) -> str:
     if "fault" in answer:
         return str(answer["fault"])
     return (
-        f"{answer['samples_per_s']:,.0f} samples/s, {answer['cpu_s_per_gb']:.2f} CPU-s/GB, "
+        f"{answer['samples_per_s']:,.0f} samples/s, {answer['whole_gb_per_s']:.2f} GB/s from the start, "
+        f"{answer['cpu_s_per_gb']:.2f} CPU-s/GB, "
         f"wait {answer['wait_share']:.3f}, first batch {answer['first_batch_s']:.3f} s"
     )
 
@@ -180,7 +239,7 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> 
         "memory_mib": (WARM, "memory_mib"),
         "wait_share_10ms": (WAIT, "wait_share"),
         "beside_null": (BUSY, "samples_per_s"),
-        "cold_gb_per_s": (COLD, "gb_per_s"),
+        "cold_gb_per_s": (COLD, "whole_gb_per_s"),
         "cold_cpu_s_per_gb": (COLD, "cpu_s_per_gb"),
         "cold_first_batch_s": (COLD, "first_batch_s"),
         "cold_wait_share_10ms": (COLD_WAIT, "wait_share"),
@@ -191,48 +250,6 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> 
     return {"workers": best, **measured, "faults": faults}
 
 
-def _show(result: dict[str, Any]) -> None:
-    out = console()
-    out.print(", ".join(f"{name} {value}" for name, value in result["machine"].items()), markup=False)
-    out.print(", ".join(f"{name} {value}" for name, value in result["data"].items()), markup=False)
-    columns = {
-        "samples/s": ("samples_per_s", "{:,.0f}"),
-        "GB/s": ("gb_per_s", "{:.2f}"),
-        "CPU-s/GB": ("cpu_s_per_gb", "{:.2f}"),
-        "first batch s": ("first_batch_s", "{:.3f}"),
-        "MiB": ("memory_mib", "{:.0f}"),
-        "wait 10 ms": ("wait_share_10ms", "{:.3f}"),
-        "beside null": ("beside_null", "{:.2f}"),
-        "cold GB/s": ("cold_gb_per_s", "{:.2f}"),
-        "cold CPU-s/GB": ("cold_cpu_s_per_gb", "{:.2f}"),
-        "cold first s": ("cold_first_batch_s", "{:.3f}"),
-        "cold wait 10 ms": ("cold_wait_share_10ms", "{:.3f}"),
-    }
-    rows = [
-        (
-            *(f"{name} {result['versions'].get(name, '')}", str(each["workers"])),
-            *(form.format(each[key]) if key in each else "-" for key, form in columns.values()),
-        )
-        for name, each in result["loaders"].items()
-    ]
-    out.print(table("", ("loader", "workers", *columns), rows, right=("workers", *columns)))
-    for name, told in result["versions"].items():
-        if name not in result["loaders"]:
-            out.print(f"{name}: not measured, {told}", markup=False)
-    for name, each in result["loaders"].items():
-        for fault in each["faults"]:
-            out.print(f"{name}: a run failed: {fault}", markup=False)
-    if "share_of_take" in result:
-        founding = result["founding"]
-        out.print(
-            f"ours: {result['share_of_take']:.2f} of np.take into rotating buffers; index of 10^8 samples "
-            f"{result['index_1e8_mib']:.0f} MiB; founding scenario (step {founding['step_ms']:.1f} ms): online loader "
-            f"{founding['online']:.0%} utilised, shards {founding['shards']:.1%}",
-            markup=False,
-        )
-    for name, values in result.get("more", {}).items():
-        out.print(f"ours, {name}: " + ", ".join(f"{key} {value:,.3g}" for key, value in values.items()), markup=False)
-
-
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tells how far the measurement is."""
     click.echo(text, err=True)

@@ -76,7 +76,7 @@ class Metrics:
     goals_open: float
     violations: int
     events: int
-    wall_s: float
+    cpu_s: float
 
 
 def spread(values: Iterable[float]) -> Spread:
@@ -161,7 +161,7 @@ def measure(run: Run) -> Metrics:
         goals_open=run.rounds.open / goals,
         violations=len(run.rounds.violations),
         events=run.events,
-        wall_s=run.wall_s,
+        cpu_s=run.cpu_s,
     )
 
 

@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(slots=True, kw_only=True)
 class Rounds:
-    """How the rounds of a run went: wall seconds of each, and how many goals ended in which status."""
+    """How the rounds of a run went: CPU seconds of each, and how many goals ended in which status."""
 
     seconds: list[float] = field(default_factory=list)
     proven: int = 0
@@ -90,7 +90,7 @@ class Rounds:
 class Run:
     """One scheduler on one workload with one seed.
 
-    `events` are happenings of the simulation, `wall_s` what it took to simulate. `window_s` is the last submission.
+    `events` are happenings of the simulation, `cpu_s` the CPU seconds it took. `window_s` is the last submission.
     `guaranteed_milli` is what each team is guaranteed, all GPU types together. `idle` is milli-GPU-seconds that stood
     idle while jobs waited, by cause; empty where it was not asked for.
     """
@@ -105,7 +105,7 @@ class Run:
     window_s: int
     end_s: int
     events: int
-    wall_s: float
+    cpu_s: float
     setup_gpu_s: float
     lost_gpu_s: float
     useful_gpu_s: float

@@ -34,6 +34,10 @@ FAMILY_SEEDS, FAMILY_HOSTS = 10, 32
 SATURATE_RIVALS = ("fgd", "best_fit", "first_fit", "random")
 
 
+Done = tuple[list[Table], int, float]
+"""A scenario's tables, how many violations it saw, and the CPU seconds that its rounds and simulations took."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One scenario: how a seed's workload is made from the folder of traces, and whom Phalanx meets in it.
@@ -134,17 +138,19 @@ def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
         console(stderr=True).print(f"{name} ...", markup=False)
         try:
             if name == "openb":
-                tables, violations = _openb(folder, out, policy)
+                tables, violations, cpu_s = _openb(folder, out, policy)
             elif name == "families":
-                tables, violations = _families(out)
+                tables, violations, cpu_s = _families(out)
             else:
-                tables, violations = _scenario(name, folder, out, policy, workers)
+                tables, violations, cpu_s = _scenario(name, folder, out, policy, workers)
         except InvalidInput as fault:
             console(stderr=True).print(f"{name} is passed over: {fault}", markup=False)
             continue
         broken += violations
         show(facts(), tables)
-        head = f"{', '.join(facts())}; {time.perf_counter() - begun:.0f} s in all.\n\n"
+        took = f"{time.perf_counter() - begun:.0f} s, of which {cpu_s:.0f} s of CPU in rounds and simulation"
+        console(stderr=True).print(f"{name}: {took}", markup=False)
+        head = f"{', '.join(facts())}; {took}.\n\n"
         (out / f"{name}.md").write_text(head + "\n".join(markdown(each) for each in tables), encoding="utf-8")
     return int(broken > 0)
 
@@ -154,13 +160,14 @@ def _policy() -> Policy:
     return replace(policy, solve=replace(policy.solve, budget_ms=DEFAULT_BUDGET_MS))
 
 
-def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> tuple[list[Table], int]:
+def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> Done:
     entry = next(each for each in SUITE if each.name == name)
     workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
     options = Options(interval_s=entry.interval_s, forecast_s=entry.forecast_s, idle=entry.idle)
     contest = hold(workloads, (PHALANX, *entry.against), policy, options, workers=workers)
     tables = write(entry, contest, workloads, policy, out)
-    return tables, sum(each.violations for found in contest.metrics.values() for each in found)
+    every = [each for found in contest.metrics.values() for each in found]
+    return tables, sum(each.violations for each in every), sum(each.cpu_s for each in every)
 
 
 def write(
@@ -178,13 +185,14 @@ def write(
     return tables
 
 
-def _families(out: Path) -> tuple[list[Table], int]:
+def _families(out: Path) -> Done:
     found = solve_all(list(FAMILIES), FAMILY_SEEDS, FAMILY_HOSTS, Policy())
     (out / "families.json").write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n", encoding="utf-8")
-    return tables_of_families(found, FAMILY_HOSTS), sum(each.violations for each in found)
+    tables = tables_of_families(found, FAMILY_HOSTS)
+    return tables, sum(each.violations for each in found), sum(each.cpu_s for each in found)
 
 
-def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:
+def _openb(folder: Path, out: Path, policy: Policy) -> Done:
     workload = named("openb", folder, Choice(hosts=SATURATE_HOSTS, overlay=None))
     names = (PHALANX, *SATURATE_RIVALS)
     found: list[Filled] = []
@@ -194,4 +202,4 @@ def _openb(folder: Path, out: Path, policy: Policy) -> tuple[list[Table], int]:
     table = table_of(found, names, workload, SATURATE_BATCH)
     numbers = [{"method": each.method, "seed": each.seed, "curve": each.curve} for each in found]
     (out / "openb.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
-    return [table], sum(each.violations for each in found)
+    return [table], sum(each.violations for each in found), sum(each.cpu_s for each in found)

@@ -142,7 +142,10 @@ class Role:
         """Relative speed on that type in thousandths; None where the type is not acceptable."""
         if not self.gpu_types:
             return 1000
-        return next((c.throughput_milli for c in self.gpu_types if c.gpu_type == gpu_type), None)
+        for choice in self.gpu_types:
+            if choice.gpu_type == gpu_type:
+                return choice.throughput_milli
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +241,10 @@ class Command:
         check.distinct("env", (pair.key for pair in self.env), "variable")
 
 
+_LEVEL = {1: 3, 2: 2, 3: 1, 4: 1}
+"""The priority level of each tier."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One request. Times in seconds; `priority` orders a team's own jobs inside a level (higher first).
@@ -321,11 +328,14 @@ class Job:
 
     def role(self, name: str) -> Role | None:
         """The role of that name, or None."""
-        return next((role for role in self.roles if role.name == name), None)
+        for role in self.roles:
+            if role.name == name:
+                return role
+        return None
 
     @property
     def level(self) -> int:
         """The static priority level 3..0 that the solver orders by (RULES 1), before any demotion for budget."""
         if self.preemptible is Preemptible.ANYTIME:
             return 0
-        return {1: 3, 2: 2, 3: 1, 4: 1}[self.tier]
+        return _LEVEL[self.tier]

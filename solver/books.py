@@ -6,9 +6,10 @@ all, which GPU types a role accepts and where a gang must stay together is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from ..model.host import Host
 from ..model.ids import HostId
 from ..model.job import Job, WorkerRequest
 from ..model.placement import WorkerPlacement
@@ -18,6 +19,7 @@ from .columns import Columns
 from .demand import CardKind, card_takes
 from .host_book import Card, HostBook
 from .ledger import Ledger
+from .pressure import free_milli
 from .ranks import Placed
 from .remember import remembered
 
@@ -47,6 +49,10 @@ class Books:
             self._columns = self._first.columns.copy(self.hosts)
         self._columns.catch_up(self.changed)
         return self._columns
+
+    def free_milli(self, hosts: tuple[Host, ...]) -> Mapping[str, int] | None:
+        """milli-GPU free on these hosts by type, shared by all books that none has written to; else None."""
+        return None if self._own else _free_milli(self._first, hosts)
 
     def own(self, name: HostId) -> HostBook:
         """The host's book to write to; all books of one snapshot share those that none of them has written to."""
@@ -120,6 +126,11 @@ class _First:
 @remembered
 def _first(snapshot: Snapshot, reserved: tuple[ReservedPool, ...]) -> _First:
     return _First(snapshot, reserved)
+
+
+@remembered
+def _free_milli(first: _First, hosts: tuple[Host, ...]) -> dict[str, int]:
+    return free_milli(first.hosts[host.id] for host in hosts)
 
 
 def _request(job: Job, worker: WorkerPlacement) -> WorkerRequest:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..model.decision import Start
+from ..model.ids import HostId, JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .claims import Claims
-from .demand import candidates, placeable
+from .demand import candidates, placeable, usable
 from .greedy import in_order, worth
 from .order import order
 from .placing import Placer
@@ -22,15 +23,19 @@ Shape = tuple[object, ...]
 class Carried:
     """Decides as the greedy does in a very large round (one order), without reading the fleet anew each time.
 
-    Must be told of all that leaves its hosts, in order; what it starts itself is booked already.
+    Reserved hosts take nothing else until their gang starts, at the latest when it is planned to. Must be told of all
+    that leaves its hosts, in order; what it starts itself is booked already.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._policy = policy
+        self._reserved: frozenset[HostId] = frozenset()
         self._placer = Placer(snapshot, policy, Books(snapshot, policy.reserved))
-        # What a maintenance window closes depends on the time, so there the placer's view cannot be carried along.
-        self._windowed = any(host.windows for host in snapshot.hosts)
+        # What windows close and what is held for who lost a host depend on the time: no view of these can be carried.
+        held = any(record.replacing for record in snapshot.jobs)
+        self._windowed = held or any(host.windows for host in snapshot.hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host)]
+        self._heed(snapshot)
 
     def left(self, records: Iterable[JobRecord]) -> None:
         """These jobs have left their hosts."""
@@ -40,8 +45,9 @@ class Carried:
 
     def may_start(self, snapshot: Snapshot, waiting: Iterable[JobRecord]) -> bool:
         """Whether any of these gangs fits now: if none does alone, a round would start none."""
-        if self._windowed:
-            self._placer = Placer(snapshot, self._policy, self._placer.books)
+        self._heed(snapshot)
+        if any(plan.planned_start_s <= snapshot.now_s for plan in snapshot.reservations):
+            return True
         for record in {shape_of(record): record for record in waiting}.values():
             placement = self._placer.place(record)
             if placement is not None:
@@ -51,7 +57,10 @@ class Carried:
 
     def decide(self, snapshot: Snapshot) -> tuple[Start, ...]:
         """The starts of a round over the snapshot, which must be what the books say."""
-        waiting = candidates(snapshot)
+        due = self._due(snapshot)
+        begun = {start.job for start in due}
+        waiting = tuple(record for record in candidates(snapshot) if record.id not in begun)
+        self._heed(snapshot, begun)
         placer = self._placer
         placer.pressure = Pressure((placer.books.hosts[name] for name in self._taking), waiting)
         full: set[Shape] = set()
@@ -70,7 +79,30 @@ class Carried:
                 full.add(shape)
             return placement
 
-        return in_order(waiting, order(snapshot, self._policy), worth, place, claims)
+        return (*due, *in_order(waiting, order(snapshot, self._policy), worth, place, claims))
+
+    def _due(self, snapshot: Snapshot) -> tuple[Start, ...]:
+        """The gangs that are planned to start by now, where all hosts together have room for them."""
+        due = [plan.job for plan in snapshot.reservations if plan.planned_start_s <= snapshot.now_s]
+        waiting = {record.id: record for record in candidates(snapshot)} if due else {}
+        placer = Placer(snapshot, self._policy, self._placer.books) if due else self._placer
+        starts = []
+        for record in (waiting[job] for job in due if job in waiting):
+            placement = placer.place(record)
+            if placement is not None:
+                starts.append(Start(job=record.id, attempt=record.attempt + 1, placement=placement))
+        return tuple(starts)
+
+    def _heed(self, snapshot: Snapshot, begun: Collection[JobId] = ()) -> None:
+        """Looks anew at what may be used where time has changed that: plans come to their end, windows close hosts."""
+        plans = [plan for plan in snapshot.reservations if plan.job not in begun]
+        reserved = frozenset(host for plan in plans for host in plan.placement.hosts)
+        if reserved == self._reserved and not self._windowed:
+            return
+        self._reserved = reserved
+        hosts = [host for host in usable(snapshot) if host.id not in reserved]
+        self._placer = Placer(snapshot, self._policy, self._placer.books, hosts=hosts)
+        self._taking = [host.id for host in snapshot.hosts if placeable(host) and host.id not in reserved]
 
 
 def shape_of(record: JobRecord) -> Shape:

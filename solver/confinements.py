@@ -23,14 +23,22 @@ class Confinements:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot = replace(snapshot, hosts=_unlike(snapshot.hosts), jobs=(), reservations=())
-        self._policy = policy
+        self._policy, self._jobs = policy, snapshot.jobs
         self._known: dict[tuple[object, ...], Confinement] = {}
+        # Hashing roles takes long, and the snapshot's jobs are asked about most.
+        self._lasting = {id(record.job) for record in snapshot.jobs}
+        self._quick: dict[int, Confinement] = {}
 
     def __call__(self, job: Job) -> Confinement:
         """The confinement of that job."""
+        quick = self._quick.get(id(job))
+        if quick is not None:
+            return quick
         key = (job.roles, job.topology, job.cross_site)
         if key not in self._known:
             self._known[key] = confinement(job, self._snapshot, self._policy)
+        if id(job) in self._lasting:
+            self._quick[id(job)] = self._known[key]
         return self._known[key]
 
 

@@ -81,7 +81,7 @@ class Covered:
         """Why the guarantee has no room for the job now; None where it has, or where the job may start outside."""
         if not only_inside(record) or self._fits(record.job, self._left):
             return None
-        reason = Reason(
+        return Reason(
             job=record.id,
             kind=ReasonKind.GUARANTEE,
             families=(RuleFamily.GUARANTEE,),
@@ -89,7 +89,6 @@ class Covered:
             asked=record.job.gpu_milli,
             unit="mGPU",
         )
-        return replace(reason, helps=(BY_HIGHER,)) if self._fits(record.job, self._rights.guarantee) else reason
 
     def _fits(self, job: Job, left: Mapping[Key, int]) -> bool:
         """Whether some choice of a covered type for each role is within what is left."""

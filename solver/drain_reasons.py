@@ -36,6 +36,10 @@ class DrainReasons:
         plans = [plan for plan in self._plans.values() if plan.planned_start_s < over_s and plan.job != record.id]
         return sorted(plans, key=lambda plan: (plan.planned_start_s, plan.job))
 
+    def leaves(self, record: JobRecord, placement: Placement) -> bool:
+        """Whether no plan holds a host of that placement from the job."""
+        return self.withheld(record, placement) is None
+
     def withheld(self, record: JobRecord, placement: Placement | None) -> Reason | None:
         """The reason of a job that would find room there, or somewhere after evictions (None), but for what is held."""
         binding = self._binding(record)

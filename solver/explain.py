@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ..model.decision import Preemption, Reason, ReasonKind, Start
+from ..model.decision import Preemption, Reason, ReasonKind, Resize, Start
 from ..model.job_state import WAITING, JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -15,10 +15,11 @@ from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .covered import Covered
 from .drain_reasons import DrainReasons
-from .lifts import ANYWHERE, BUSY, LIFTS, PROTECTED, Lift
+from .lifts import ANYWHERE, BUSY, GUARANTEE, LIFTS, PROTECTED, Lift
 from .order import order
 from .rights import only_inside
-from .shortage import reason_of
+from .shortage import of_lifts, reason_of
+from .sizes import as_started, least
 from .tips import tips
 from .variants import Variant
 from .wording import sentence
@@ -34,11 +35,14 @@ def reasons(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
+    An elastic gang is spoken of at its smallest size, for with that it would start.
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
+    snapshot = _returned(snapshot, resizes)
     explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
@@ -71,14 +75,13 @@ class Explainer:
 
     def reason(self, record: JobRecord) -> Reason:
         """The main reason why that job waits."""
-        reason = self._standing(record) or self._covered.lacking(record)
+        record = least(record)
+        reason = self._standing(record)
         if reason is None:
-            if only_inside(record):
-                record = replace(record, job=self._covered.narrowed(record.job))
             job = record.job
             team = job.team if self._worlds.heeds_team(job) else None
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)
-            shape = (*asks, record.level, *self._worlds.apart(record), *self._drains.apart(record))
+            shape = (*asks, record.level, only_inside(record), *self._worlds.apart(record), *self._drains.apart(record))
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)
             reason = replace(self._known[shape], job=record.id)
@@ -119,14 +122,19 @@ class Explainer:
         if not lifts:
             held = self._drains.withheld(record, lifted)
             return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
-        reason = reason_of(record, lifts, lifted, self._worlds, self._starts, self._policy)
+        reason = self._covered.lacking(record) if lifts[0] is GUARANTEE else None
+        if reason is None:
+            told = replace(record, job=self._covered.narrowed(record.job)) if only_inside(record) else record
+            reason = reason_of(told, lifts, lifted, self._worlds, self._starts, self._policy)
+        else:
+            reason = of_lifts(reason, lifts)
         helps = tuple(f"starts at once {variant.text}" for variant in self.tips(record))
         return replace(reason, helps=helps)
 
     def blame(self, record: JobRecord) -> tuple[Lift, ...] | None:
         """The smallest set of lifts that lets the gang start; None where none was found or no work is left."""
-        self._worlds.level = record.level
-        for lifts in _sets(bool(self._worlds.protected())):
+        self._worlds.see(record)
+        for lifts in _sets(bool(self._worlds.protected()), self._covered.lacking(record) is not None):
             if self._worlds.spent > self._most_work:
                 return None
             if self.lifted(record, lifts) is not None:
@@ -135,7 +143,7 @@ class Explainer:
 
     def could_evict(self, record: JobRecord) -> bool:
         """Whether the gang would not fit as it is, and would if all jobs had left that it may still evict."""
-        self._worlds.level = record.level
+        self._worlds.see(record)
         return (
             self._worlds.spent <= self._most_work
             and bool(self._worlds.victims())
@@ -145,12 +153,12 @@ class Explainer:
 
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:
         """Changes of the gang with which it would start at once."""
-        self._worlds.level = record.level
-        return tips(record, self._worlds, self._types)
+        self._worlds.see(record)
+        return tips(record, self._worlds, self._types, self._drains.leaves)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
-        self._worlds.level = record.level
+        self._worlds.see(record)
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
             changed = lift.change(job) if lift.change is not None else job
@@ -161,12 +169,27 @@ class Explainer:
         return self._worlds.placement(replace(record, job=job), world, ANYWHERE if anywhere else None)
 
 
-def _sets(protected: bool) -> list[tuple[Lift, ...]]:
+def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
+    """The snapshot with those that return where they return to."""
+    back = {act.job: act.placement for act in resizes}
+    if not back:
+        return snapshot
+    jobs = tuple(
+        replace(record, placement=back[record.id], job=as_started(record, back[record.id]))
+        if record.id in back
+        else record
+        for record in snapshot.jobs
+    )
+    return replace(snapshot, jobs=jobs)
+
+
+def _sets(protected: bool, uncovered: bool) -> list[tuple[Lift, ...]]:
     """The sets of lifts in the order in which they are tried: the smallest first, running work last of its size."""
+    lifts = (GUARANTEE, *LIFTS) if uncovered else LIFTS
     running = (PROTECTED, BUSY) if protected else (BUSY,)
-    singles: list[tuple[Lift, ...]] = [(lift,) for lift in (*LIFTS, *running)]
-    pairs: list[tuple[Lift, ...]] = list(combinations(LIFTS, 2))
-    return [(), *singles, *pairs, *((lift, held) for held in running for lift in LIFTS)]
+    singles: list[tuple[Lift, ...]] = [(lift,) for lift in (*lifts, *running)]
+    pairs: list[tuple[Lift, ...]] = list(combinations(lifts, 2))
+    return [(), *singles, *pairs, *((lift, held) for held in running for lift in lifts)]
 
 
 _FITS = "it fits, and the round ended before its turn"

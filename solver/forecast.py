@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..model.decision import Preemption, Start
 from ..model.ids import JobId
 from ..model.job_state import WAITING, JobState
 from ..model.policy import Policy
+from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .carried import Carried
@@ -45,7 +46,7 @@ class Unforecast(StrEnum):
 
 
 class Chosen(Protocol):
-    """What a round decided: a `Decision`, or any plan of starts and preemptions."""
+    """What a round decided: a `Decision`, or any plan of starts and preemptions; it may have `reservations`, too."""
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -60,15 +61,20 @@ Decide = Callable[[Snapshot, Policy], "Chosen | Sequence[Start]"]
 """One round: `greedy`, `solve`, or anything of their kind. Pure."""
 
 
-Plan = tuple[tuple[Start, ...], tuple[Preemption, ...]]
-"""Starts and preemptions."""
+class Acts(NamedTuple):
+    """What a round does; `reservations` None where what decides knows no plans."""
+
+    starts: tuple[Start, ...]
+    preemptions: tuple[Preemption, ...] = ()
+    reservations: tuple[Reservation, ...] | None = None
 
 
-def unpack(chosen: Chosen | Sequence[Start]) -> Plan:
-    """Starts and preemptions of what a round decided."""
+def unpack(chosen: Chosen | Sequence[Start]) -> Acts:
+    """Starts, preemptions and plans of what a round decided."""
     if isinstance(chosen, Sequence):
-        return tuple(chosen), ()
-    return tuple(chosen.starts), tuple(chosen.preemptions)
+        return Acts(tuple(chosen))
+    plans: Sequence[Reservation] | None = getattr(chosen, "reservations", None)
+    return Acts(tuple(chosen.starts), tuple(chosen.preemptions), None if plans is None else tuple(plans))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +125,10 @@ def forecast(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one run forward found."""
+    """What one run forward found; `planned` are the starts of plans that it did not see carried out or broken."""
 
     began: dict[JobId, Began]
+    planned: dict[JobId, int]
     why: dict[JobId, Unforecast]
 
 
@@ -132,7 +139,7 @@ class _Run:
     snapshot: Snapshot
     policy: Policy
     decide: Decide
-    first: Plan
+    first: Acts
     horizon_s: int
     most_steps: int
     never: frozenset[JobId]
@@ -144,8 +151,9 @@ class _Run:
         waiting = {r.id for r in self.snapshot.jobs if r.state in WAITING}
         carry = len(waiting) * len(self.snapshot.hosts) > CARRY_FROM
         waiting -= self.never
-        future.carry_out(*self.first, steps)
+        future.carry_out(self.first.starts, self.first.preemptions, steps, self.first.reservations)
         carried = Carried(future.snapshot(), self.policy) if carry else None
+        blind = dict(future.plans) if carried or self.first.reservations is None else {}
         while True:
             waiting = {name for name in waiting if future.state(name) in (JobState.QUEUED, JobState.BLOCKED)}
             next_s = future.next_s() if waiting else None
@@ -158,7 +166,9 @@ class _Run:
             if carried:
                 carried.left(freed)
             steps += self._round(future, carried, steps)
-        return _Outcome(future.began, self._reasons(future, ending))
+        left = ((job, plan) for job, plan in (blind or future.plans).items() if job not in future.failed)
+        planned = {job: max(begin_s, plan.planned_start_s) for job, plan in left}
+        return _Outcome(future.began, planned, self._reasons(future, ending))
 
     def _round(self, future: Future, carried: Carried | None, steps: int) -> int:
         """One round at the future's time; returns 1 where one was needed."""
@@ -166,8 +176,8 @@ class _Run:
         snapshot = future.snapshot()
         if not candidates or (carried and not carried.may_start(snapshot, candidates)):
             return 0
-        starts, preemptions = unpack(carried.decide(snapshot) if carried else self.decide(snapshot, self.policy))
-        future.carry_out(starts, preemptions, steps + 1)
+        acts = unpack(carried.decide(snapshot) if carried else self.decide(snapshot, self.policy))
+        future.carry_out(acts.starts, acts.preemptions, steps + 1, acts.reservations)
         return 1
 
     def _reasons(self, future: Future, ending: Unforecast) -> dict[JobId, Unforecast]:
@@ -189,10 +199,10 @@ class _Run:
 
 
 def _combined(record: JobRecord, expected: _Outcome, by_limits: _Outcome | None) -> Forecast:
-    began = expected.began.get(record.id)
+    began = _start(record.id, expected)
     if began is None:
         return Forecast(job=record.id, why=expected.why[record.id])
-    late = None if by_limits is None else by_limits.began.get(record.id)
+    late = None if by_limits is None else _start(record.id, by_limits)
     return Forecast(
         job=record.id,
         start_s=began.at_s,
@@ -201,3 +211,11 @@ def _combined(record: JobRecord, expected: _Outcome, by_limits: _Outcome | None)
         basis=began.basis,
         steps=began.steps,
     )
+
+
+def _start(job: JobId, outcome: _Outcome) -> Began | None:
+    """When the run saw the job begin; when it is planned to, where that is sooner or nothing was seen."""
+    began, planned_s = outcome.began.get(job), outcome.planned.get(job)
+    if planned_s is None or (began is not None and began.at_s <= planned_s):
+        return began
+    return Began(planned_s, Basis.LIMIT, began.steps if began else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,9 @@ from ..model.job_state import WAITING, JobState, StopCause
 from ..model.limits import grace_s
 from ..model.placement import Progress
 from ..model.policy import Policy
+from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
+from .drains import reservations_by_job
 from .team_usage import TeamUsage
 from .walltimes import Basis, Walltimes, saved_s
 
@@ -67,6 +69,8 @@ class Future:
                 self._put(record.id, record.not_before_s)
         for at_s in {window.end_s for host in snapshot.hosts for window in host.windows if window.end_s > self.now_s}:
             self._put(JobId(f"window:{at_s}"), at_s)
+        self.plans: dict[JobId, Reservation] = {}
+        self._follow(reservations_by_job(snapshot).values())
         self._usage = TeamUsage(snapshot, policy)
         for record in snapshot.jobs:
             self._unblock(record.id)
@@ -77,6 +81,7 @@ class Future:
         later = copy(self._snapshot)
         object.__setattr__(later, "now_s", self.now_s)
         object.__setattr__(later, "jobs", tuple(self._records.values()))
+        object.__setattr__(later, "reservations", tuple(self.plans.values()))
         object.__setattr__(later, "teams", self._usage.teams(self.now_s))
         return later
 
@@ -104,7 +109,7 @@ class Future:
             _, name = heapq.heappop(self._events)
             del self._due[name]
             self.now_s = at_s
-            record = self._records.get(name)  # None at the end of a maintenance window
+            record = self._records.get(name)  # None at the end of a maintenance window, and where a plan is due
             if record is not None and record.state.holds_capacity:
                 freed.append(record)
                 self._usage.leaves(record, at_s)
@@ -113,8 +118,21 @@ class Future:
         self._expire()
         return freed
 
-    def carry_out(self, starts: tuple[Start, ...], preemptions: tuple[Preemption, ...], steps: int) -> None:
-        """Starts and preempts as decided; a beneficiary gets its hosts once its victims have left them clean."""
+    def carry_out(
+        self,
+        starts: tuple[Start, ...],
+        preemptions: tuple[Preemption, ...],
+        steps: int,
+        reservations: tuple[Reservation, ...] | None = None,
+    ) -> None:
+        """Starts and preempts as decided; a beneficiary gets its hosts once its victims have left them clean.
+
+        `reservations` are all that hold from now on; None: the earlier ones of gangs that do not start.
+        """
+        if reservations is None:
+            starting = {start.job for start in starts}
+            reservations = tuple(plan for plan in self.plans.values() if plan.job not in starting)
+        self._follow(reservations)
         gone: dict[JobId, int] = {}
         for preemption in preemptions:
             gone[preemption.job] = self._evict(self._records[preemption.job])
@@ -135,6 +153,16 @@ class Future:
             self._usage.takes(record, self.now_s)
             self.began.setdefault(record.id, Began(at_s, basis, steps))
             self._expect_end(record, record.started_s or at_s)
+
+    def _follow(self, reservations: Iterable[Reservation]) -> None:
+        """Plans of jobs that wait; a round looks again when one is due, for nothing else need happen then."""
+        for plan in self.plans.values():
+            self._due.pop(_plan_name(plan), None)
+        kept = (plan for plan in reservations if plan.job in self._records)
+        self.plans = {plan.job: plan for plan in kept if self._records[plan.job].state is JobState.QUEUED}
+        for plan in self.plans.values():
+            if plan.planned_start_s > self.now_s:
+                self._put(_plan_name(plan), plan.planned_start_s)
 
     def _expect_end(self, record: JobRecord, from_s: int) -> None:
         span = self._walltimes.held(record, from_s)
@@ -197,3 +225,8 @@ class Future:
             deadline_s = record.job.queue_deadline_s
             if deadline_s is not None and record.state in WAITING and self.now_s >= record.submitted_s + deadline_s:
                 self._drop(record, self.expired)
+
+
+def _plan_name(plan: Reservation) -> JobId:
+    """What a planned start is called among the events: no job's name has a colon."""
+    return JobId(f"plan:{plan.job}")

@@ -8,11 +8,11 @@ from ..model.ids import JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .bars import Bars
 from .books import Books
 from .demand import placeable, surely_over_s
 from .drains import Clear
 from .placing import Placer
+from .shapes import Shapes
 from .unchecked import unchecked
 from .verify_planned import Placed, Planned
 
@@ -54,12 +54,12 @@ class LaterBooks:
         self._left = 0
         self._windows = {w.end_s for host in snapshot.hosts if placeable(host) for w in host.windows}
         self._placer = Placer(snapshot, policy, self._books)
-        self._lasting = Bars(snapshot, policy, snapshot.hosts, windows=False)
+        self._lasting = Shapes(snapshot, policy, snapshot.hosts, windows=False)
 
     def place(self, time_s: int, *, windows: bool = True) -> Placement | None:
         """Where the gang could start then; `windows` False does as if no host entered maintenance."""
         self._move(time_s)
-        self._placer.bar = self._at(time_s) if windows and self._windows else self._lasting
+        self._placer.shape = self._at(time_s) if windows and self._windows else self._lasting
         placement = self._placer.place(self._gang)
         if placement is not None:
             self._placer.remove(self._gang, placement)
@@ -82,8 +82,8 @@ class LaterBooks:
                 return time_s, placement
         return None
 
-    def _at(self, time_s: int) -> Bars:
-        return Bars(unchecked(self._snapshot, now_s=time_s), self._policy, self._snapshot.hosts)
+    def _at(self, time_s: int) -> Shapes:
+        return Shapes(unchecked(self._snapshot, now_s=time_s), self._policy, self._snapshot.hosts)
 
     def _move(self, time_s: int) -> None:
         while self._left < len(self._leaving) and self._leaving[self._left][0] <= time_s:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..model.decision import RuleFamily
-from ..model.job import Job, WorkerRequest
+from ..model.job import Job, Preemptible, WorkerRequest
 from .demand import Confinement
 from .variants import any_site, any_type, with_request
 from .worlds import NOW, World
@@ -56,6 +56,11 @@ def _unlabelled(job: Job) -> Job | None:
     return replace(job, anti_affinity=()) if job.anti_affinity else None
 
 
+def _evictable(job: Job) -> Job | None:
+    return replace(job, preemptible=Preemptible.BY_HIGHER) if job.preemptible is Preemptible.NEVER else None
+
+
+GUARANTEE = Lift("guarantee", RuleFamily.GUARANTEE, "a guarantee that covers it", _evictable)
 LIMIT = Lift("limit", RuleFamily.QUOTA, "a higher limit of its team", world=World(no_limits=True))
 RESERVE = Lift("reserve", RuleFamily.RESERVED, "GPUs reserved for tiers 1 and 2", world=World(no_reserve=True))
 LABEL = Lift("label", RuleFamily.AFFINITY, "room beside jobs with its label", _unlabelled)
@@ -83,4 +88,7 @@ PROTECTED = Lift(
 BUSY = Lift("busy", RuleFamily.CAPACITY, "room that is in use", world=World(no_starts=True, no_running=True))
 
 LIFTS = (LIMIT, RESERVE, LABEL, WINDOW, OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOGY, CARD_MEMORY, TYPE, SITE, HOSTS)
-"""In the order in which they are preferred as an explanation. PROTECTED and BUSY, which say less, come after these."""
+"""In the order in which they are preferred as an explanation. PROTECTED and BUSY, which say less, come after these.
+
+GUARANTEE comes first where no guarantee has enough left for a gang that needs one.
+"""

@@ -134,10 +134,11 @@ def _credit(
 def _speed(variables: Variables) -> Sum:
     """Slower types of what starts; preferred layers left, pipelines cut, by returns as far as they change it."""
     total = Sum()
+    fleet = {gpu_type for host in variables.instance.snapshot.hosts for gpu_type in host.gpu_types}
     for gang in variables.instance.coming:
         for workers in gang.workers:
             if gang.back is None:
-                _slowness(workers, variables, total)
+                _slowness(workers, fleet, variables, total)
             _pipelines(gang, workers, variables, total)
         for layer in gang.confinement.preferred:
             _spread(gang, layer, variables, total)
@@ -145,10 +146,9 @@ def _speed(variables: Variables) -> Sum:
     return total
 
 
-def _slowness(workers: WorkerClass, variables: Variables, total: Sum) -> None:
+def _slowness(workers: WorkerClass, fleet: set[str], variables: Variables, total: Sum) -> None:
     """A worker on a slower type than the fastest of the fleet that it accepts loses that part of the horizon."""
-    role, snapshot = workers.role, variables.instance.snapshot
-    fleet = {gpu_type for host in snapshot.hosts for gpu_type in host.gpu_types}
+    role = workers.role
     speeds = {t: speed for t in fleet if (speed := role.throughput_milli(t)) is not None}
     horizon = variables.instance.policy.objective.horizon_s
     for slot in workers.slots:

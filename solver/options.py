@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from ..model.host import MILLI
@@ -37,6 +37,15 @@ class Shape:
     sites: frozenset[SiteId]
     team: TeamId | None
     bar: Bar
+    number: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Roles nest deeply, and shapes are looked up often.
+        number = hash((self.roles, self.confinement, self.sites, self.team, self.bar))
+        object.__setattr__(self, "number", number)
+
+    def __hash__(self) -> int:
+        return self.number
 
     @staticmethod
     def of(job: Job, confinement: Confinement, sites: frozenset[SiteId], bar: Bar) -> Shape:
@@ -197,11 +206,17 @@ class Options:
         for kind, cards in book.free.items():
             free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
         after = {name: cards - taken.get(name, 0) for name, cards in free.items()}
-        if any(cards < 0 for cards in after.values()):
+        if any(cards < 0 and not self._shares(types, name) for name, cards in after.items()):
             return None
+        after = {name: max(0, cards) for name, cards in after.items()}
         lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps))
         lost -= self._fleet.room(after, (cpu, memory, network))
         return loss + lost, sum(taken.values()), sum(after.values()), cpu, self._tree.rank[node]
+
+    def _shares(self, types: Types, gpu_type: str) -> bool:
+        """Whether fractions of several roles may share cards of that type, on which each is counted alone."""
+        chosen = zip(self._shape.roles, types, strict=True)
+        return sum(role.request.fractional and name == gpu_type for role, name in chosen) > 1
 
 
 def _opened(role: Role, gpu_type: str, book: HostBook, team: TeamId | None) -> int:

@@ -96,7 +96,7 @@ def look(
 
     entries = forecast(snapshot, policy, decide=remembering, horizon_s=horizon_s, learned=learned, bounds=False)
     told = {entry.job: entry for entry in entries}
-    starts, preemptions = unpack(chosen)
+    starts, preemptions, _ = unpack(chosen)
     after = _after(snapshot, starts, preemptions)
     count, held = fleet_types(snapshot), _held(after)
     types = sorted(count)

@@ -15,8 +15,7 @@ from ..model.topology import Layer
 from .appetite import appetite
 from .bars import OPEN, Bar, Bars
 from .books import Books
-from .confinements import confinements
-from .demand import CardKind, Confinement, allowed_sites, card_takes, usable
+from .demand import CardKind, Confinement, card_takes, usable
 from .goals import fleet_types
 from .ground import ground
 from .layout import lay_out
@@ -24,6 +23,7 @@ from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
 from .rooms import Path, Rooms, Tree
 from .seats import Seats
+from .shapes import shapes
 
 _TRIES = 16
 """Options that are tried for a gang of several roles; of one role the first always holds."""
@@ -49,13 +49,12 @@ class Placer:
     ) -> None:
         taking = usable(snapshot) if hosts is None else tuple(hosts)
         self.books = books
-        self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting)
+        self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting, books.free_milli(taking))
         self.tries = 0
         self._snapshot, self._policy = snapshot, policy
+        self.shape = shapes(snapshot, policy, taking)
         self._ground = ground(taking)
         self._measures: Fleet | None = None
-        self.confinement = confinements(snapshot, policy)
-        self.bar = Bars(snapshot, policy, taking)
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
         self._seated: dict[tuple[object, ...], Seats] = {}
@@ -80,11 +79,15 @@ class Placer:
                 return placement
         return None
 
-    def shape(self, record: JobRecord, within: Confinement | None = None) -> Shape:
-        """What decides where the gang may go; limits of its team aside."""
-        job = record.job
-        sites = allowed_sites(job, self._snapshot, self._policy)
-        return Shape.of(job, within or self.confinement(job), sites, self.bar(record))
+    @property
+    def confinement(self) -> Callable[[Job], Confinement]:
+        """Gives each gang the confinement that its own demands give."""
+        return self.shape.confinement
+
+    @property
+    def bar(self) -> Bars:
+        """Gives each gang the hosts that are closed to it."""
+        return self.shape.bar
 
     def remove(self, record: JobRecord, placement: Placement) -> None:
         """Gives back what `place` booked."""

@@ -5,28 +5,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..model.ids import JobId
 from ..model.job import Role
 from ..model.snapshot import JobRecord
-from .books import HostBook
+from .host_book import HostBook
+
+
+def free_milli(books: Iterable[HostBook]) -> dict[str, int]:
+    """milli-GPU free on healthy cards of these hosts, by type."""
+    free: dict[str, int] = {}
+    for book in books:
+        for card in book.cards.values():
+            if card.healthy:
+                free[card.kind.gpu_type] = free.get(card.kind.gpu_type, 0) + max(0, card.milli)
+    return free
 
 
 class Pressure:
-    """Free milli-GPU of each type, and what of it the waiting gangs want that cannot take any type."""
+    """Free milli-GPU of each type, and what of it the waiting gangs want that cannot take any type.
 
-    def __init__(self, books: Iterable[HostBook], waiting: Iterable[JobRecord] = ()) -> None:
-        self._free: Counter[str] = Counter()
-        for book in books:
-            for card in book.cards.values():
-                if card.healthy:
-                    self._free[card.kind.gpu_type] += max(0, card.milli)
+    `free` is what is free on the hosts of `books`, where that is known.
+    """
+
+    def __init__(
+        self,
+        books: Iterable[HostBook],
+        waiting: Iterable[JobRecord] = (),
+        free: Mapping[str, int] | None = None,
+    ) -> None:
+        self._free = Counter(free_milli(books) if free is None else free)
         self._offered = dict(self._free)
         self._wanted: Counter[str] = Counter()
+        self._asked: dict[JobId, Mapping[str, int]] = {}
         for record in waiting:
-            self._wanted.update(self._bound(record))
+            self._asked[record.id] = bound = self._bound(record)
+            self._wanted.update(bound)
 
     def leaves(self, record: JobRecord) -> None:
         """The gang waits no longer: its turn has come."""
-        self._wanted.subtract(self._bound(record))
+        bound = self._asked.get(record.id)
+        self._wanted.subtract(self._bound(record) if bound is None else bound)
 
     def takes(self, roles: Sequence[Role], types: Sequence[str | None], sign: int = 1) -> None:
         """A gang took cards of these types, one for each role (sign -1: gave them back)."""

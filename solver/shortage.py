@@ -50,13 +50,18 @@ def reason_of(
 
     `lifted` is where the gang would be placed with them.
     """
-    families = tuple(dict.fromkeys(lift.family for lift in lifts))
-    reason = replace(_main(record, lifts[0], lifted, worlds, starts), families=families)
+    reason = of_lifts(_main(record, lifts[0], lifted, worlds, starts), lifts)
     if lifts == (PROTECTED,):
         return replace(reason, subject=_protected(record, lifted, worlds, policy))
     if lifts == (BUSY,) and worlds.lower():
         return replace(reason, besides=PEERS)
-    return replace(reason, besides=", ".join(lift.besides for lift in lifts[1:]))
+    return reason
+
+
+def of_lifts(reason: Reason, lifts: tuple[Lift, ...]) -> Reason:
+    """The reason with the families of these lifts, and what all but the first say is short besides."""
+    families = tuple(dict.fromkeys(lift.family for lift in lifts))
+    return replace(reason, families=families, besides=", ".join(lift.besides for lift in lifts[1:]))
 
 
 def _protected(record: JobRecord, lifted: Placement, worlds: Worlds, policy: Policy) -> str:
@@ -142,7 +147,8 @@ _FIELD = {"CPU": ("cpu_milli", "milli-cores"), "memory": ("memory_mib", "MiB"), 
 def _topology(base: Reason, job: Job, worlds: Worlds) -> Reason:
     """What the best domain of the required layer could give of what the gang asks there."""
     layer = worlds.placer().confinement(job).required
-    workers = _best(job, job.roles, worlds)
+    # Roles are counted alone, and do not all fit together: that is what is told.
+    workers = min(job.workers - 1, _best(job, job.roles, worlds))
     return replace(
         base,
         kind=ReasonKind.TOPOLOGY,

@@ -5,21 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from ..model.job import Job, Role
+from ..model.elastic import as_placed, at_size, elastic_role, placed_size, sizes
+from ..model.job import Job
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
 from .same import Same
 
-
-def sizes(job: Job) -> tuple[int, ...]:
-    """Workers of the elastic role that the gang may run with, rising; empty for a gang that is not elastic.
-
-    The data-parallel degree is what varies: a size that tensor and pipeline degrees do not divide is none.
-    """
-    if job.elastic is None:
-        return ()
-    replica = _replica(job)
-    return tuple(size for size in job.elastic.sizes if size % replica == 0)
+__all__ = ["as_started", "at_size", "least", "placed_size", "settled", "sizes", "start_sizes", "ways"]
 
 
 def start_sizes(record: JobRecord) -> tuple[int, ...]:
@@ -28,34 +20,11 @@ def start_sizes(record: JobRecord) -> tuple[int, ...]:
     At most what it asks, or the size for which its last attempt left if that is more: gangs grow only where nobody
     waits.
     """
-    role = _role(record.job)
+    role = elastic_role(record.job)
     if role is None:
         return ()
     most = max(role.count, record.resized_to or 0)
     return tuple(size for size in sizes(record.job) if size <= most)
-
-
-def at_size(job: Job, size: int) -> Job:
-    """The elastic job as if it asked that many workers of its elastic role."""
-    elastic = _role(job)
-    if elastic is None or elastic.count == size:
-        return job
-    shape = elastic.parallelism
-    if shape is not None:
-        shape = replace(shape, data=size // (shape.tensor * shape.pipeline))
-    resized = replace(elastic, count=size, parallelism=shape)
-    return replace(job, roles=tuple(resized if role.name == elastic.name else role for role in job.roles))
-
-
-def placed_size(job: Job, placement: Placement) -> int | None:
-    """Workers of the elastic role there; None for a gang that is not elastic."""
-    return None if job.elastic is None else sum(worker.role == job.elastic.role for worker in placement.workers)
-
-
-def as_placed(job: Job, placement: Placement) -> Job:
-    """The job at the size it has there; as it is where that is none of its sizes."""
-    size = placed_size(job, placement)
-    return at_size(job, size) if size is not None and size in sizes(job) else job
 
 
 def as_started(record: JobRecord, placement: Placement) -> Job:
@@ -74,6 +43,11 @@ def ways(record: JobRecord) -> tuple[JobRecord, ...]:
     if not able:
         return (record,)
     return tuple(replace(record, job=at_size(record.job, size)) for size in reversed(able))
+
+
+def least(record: JobRecord) -> JobRecord:
+    """The waiting gang at the smallest size at which it may start; itself where it is not elastic."""
+    return ways(record)[-1]
 
 
 def settled(snapshot: Snapshot) -> Snapshot:
@@ -97,14 +71,3 @@ def _settled(same: Same) -> Snapshot:
     )
     changed = any(new is not old for new, old in zip(jobs, snapshot.jobs, strict=True))
     return replace(snapshot, jobs=jobs) if changed else snapshot
-
-
-def _role(job: Job) -> Role | None:
-    return None if job.elastic is None else job.role(job.elastic.role)
-
-
-def _replica(job: Job) -> int:
-    """Workers of one data-parallel replica of the elastic role."""
-    role = _role(job)
-    shape = role.parallelism if role is not None else None
-    return shape.tensor * shape.pipeline if shape is not None else 1

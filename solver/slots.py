@@ -5,6 +5,7 @@ Slots are pruned to hosts that could take at least one worker, once everybody ha
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from .demand import (
     surely_over_s,
 )
 from .held import Card, HostClass
+from .places import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +42,24 @@ class Slots:
     """The slots of one round's roles. Equal roles have equal slots: a large queue has many jobs of few shapes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass]) -> None:
-        self._snapshot, self._policy, self._hosts = snapshot, policy, hosts
+        self._snapshot, self._policy = snapshot, policy
         self._held = held_back(snapshot)
-        self._any_window = any(host.host.windows for host in hosts.values())
+        self._places = Places(hosts.values())
+        # Work that is over between the same two beginnings of windows meets the same windows.
+        self._begins = sorted({window.start_s for host in hosts.values() for window in host.host.windows})
         self._known: dict[object, tuple[Slot, ...]] = {}
 
     def of(self, record: JobRecord, role: Role, reach: Reach) -> tuple[Slot, ...]:
         """Where workers of that role may go, their gang reaching these victims."""
         sites = allowed_sites(record.job, self._snapshot, self._policy)
         team = record.job.team if role.request.fractional else None
-        over_s = surely_over_s(record, self._snapshot, self._policy) if self._any_window else 0
+        over_s = surely_over_s(record, self._snapshot, self._policy) if self._begins else 0
         own = record.id if record.replacing else None
-        key = (role.request, role.gpu_types, role.count, sites, team, reach, over_s, own)
+        level = record.level if self._held else 0
+        passed = bisect_left(self._begins, over_s)
+        key = (role.request, role.gpu_types, role.count, sites, team, reach, passed, own, level)
         if key not in self._known:
-            usable = _open(self._hosts.values(), record, self._held, self._snapshot.now_s, over_s)
+            usable = _open(self._places.among(role, reach), record, self._held, self._snapshot.now_s, over_s)
             self._known[key] = _slots(record.job.team, role, usable, sites, reach)
         return self._known[key]
 

@@ -88,7 +88,8 @@ def solve(
     if outcome.stopped and guard.remaining_s() > 0:
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
-    waiting = reasons(snapshot, policy, best.plan.starts, best.plan.preemptions, best.plan.reservations)
+    plan = best.plan
+    waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
     lap("reasons")
     return Decision(
         snapshot_version=snapshot.store_version,

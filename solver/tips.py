@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from ..model.job import Job, WorkerRequest
+from ..model.job import Job, Preemptible, WorkerRequest
+from ..model.placement import Placement
 from ..model.snapshot import JobRecord
 from .admission import most_workers
+from .covered import BY_HIGHER
 from .variants import Variant, fewer_gpus, other_types, split_workers, wider_layers, with_request
 from .wording import amount, duration
 from .worlds import Worlds
@@ -17,15 +19,29 @@ from .worlds import Worlds
 MOST_TIPS = 3
 
 
-def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[Variant, ...]:
-    """At most three changes with which the gang would start at once, the mildest kinds first."""
+def tips(
+    record: JobRecord,
+    worlds: Worlds,
+    types: tuple[str, ...],
+    free: Callable[[JobRecord, Placement], bool] = lambda record, placement: True,
+) -> tuple[Variant, ...]:
+    """At most three changes with which the gang would start at once, the mildest kinds first.
+
+    `free` says whether a gang may have the place that was found for it.
+    """
+
+    def starts(job: Job) -> bool:
+        changed = replace(record, job=job)
+        placement = worlds.placement(changed)
+        return placement is not None and free(changed, placement)
+
     found: list[Variant] = []
     for variants in _kinds(record, worlds, types):
-        found.extend(islice((variant for variant in variants if worlds.fits(record, variant.job)), 1))
+        found.extend(islice((variant for variant in variants if starts(variant.job)), 1))
         if len(found) == MOST_TIPS:
             return tuple(found)
     for role in record.job.roles:
-        fewer = most_workers(record.job, role, lambda job: worlds.fits(record, job))
+        fewer = most_workers(record.job, role, starts)
         if fewer is not None:
             found.append(fewer)
     return tuple(found[:MOST_TIPS])
@@ -34,12 +50,19 @@ def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> tuple[Var
 def _kinds(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> Iterator[Iterator[Variant]]:
     """One stream of variants for each kind of change; of each the first that works is told."""
     job = record.job
+    yield _less_protected(job)
     yield _shorter(record, worlds)
     yield other_types(job, types)
     yield wider_layers(job, worlds.placer().confinement(job).required)
     yield _less(job)
     yield split_workers(job)
     yield fewer_gpus(job, halving=True)
+
+
+def _less_protected(job: Job) -> Iterator[Variant]:
+    """Preemptible like others, for one that only a guarantee lets be otherwise."""
+    if job.preemptible is Preemptible.NEVER:
+        yield Variant(BY_HIGHER, replace(job, preemptible=Preemptible.BY_HIGHER))
 
 
 def _shorter(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:

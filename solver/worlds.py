@@ -1,7 +1,8 @@
 """What-if worlds around a decision: without this round's starts, without running work, with all hosts ready.
 
 A trial asks whether one waiting gang, changed or not, would be placed in such a world; nothing stays booked. What
-victims free is free only to those who may use it.
+victims free is free only to those who may use it; a gang that a guarantee may cover is tried inside it where it must
+be, or where that gives it rights.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
+from .claims import Claims
 from .demand import (
     Confinement,
     allowed_sites,
@@ -25,11 +27,11 @@ from .demand import (
     placeable,
     surely_over_s,
     usable,
-    victims,
 )
 from .empty_fleet import unheld, well
 from .placing import Placer
 from .ranks import Ranks, rank
+from .rivals import Rivals
 from .unchecked import unchecked
 from .withheld import holds
 from .world import NOW, World
@@ -38,7 +40,7 @@ __all__ = ["NOW", "World", "Worlds"]
 
 
 class Worlds:
-    """Trials against one decision, for gangs of one level: `level`, which is to be set before others are tried.
+    """Trials against one decision, for gangs with the rights of one waiting job: `see` it before others are tried.
 
     `spent` is the work done so far, in hosts looked at: the same on every machine.
     """
@@ -47,7 +49,7 @@ class Worlds:
         self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
     ) -> None:
         self.spent = 0
-        self.level = 3
+        self._rank = rank(3, inside=False)
         self._snapshot, self._policy, self._starts = snapshot, policy, starts
         gone = {act.job for act in preemptions}
         self._leaving = [record for record in snapshot.jobs if record.id in gone]
@@ -56,10 +58,14 @@ class Worlds:
         self.held = held_back(snapshot)
         self._usable = {host.id for host in usable(snapshot)}
         self._unheld = unheld(snapshot)
-        self._victims = {record.id for record in victims(snapshot, policy)}
         self._ranks = Ranks(snapshot)
-        self._highest_leaving = max((self._ranks.bar(record) // 2 for record in self._leaving), default=-1)
-        self._lower: dict[int, tuple[list[JobRecord], list[JobRecord], list[JobRecord]]] = {}
+        self._rivals = Rivals(snapshot, policy, self._staying, self._leaving)
+        self._highest_leaving = max((self._ranks.bar(record) for record in self._leaving), default=-1)
+        self._claims = Claims(snapshot)
+        jobs = {record.id: record.job for record in snapshot.jobs}
+        for start in starts:
+            if start.inside_guarantee:
+                self._claims.take(jobs[start.job], start.placement)
         self._placers: dict[tuple[World, int], Placer] = {}
         self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
@@ -69,34 +75,26 @@ class Worlds:
         """The time of the round, in seconds since the epoch."""
         return self._snapshot.now_s
 
+    def see(self, record: JobRecord) -> None:
+        """From now on trials are for gangs with the rights of that job."""
+        self._rank = max(rank(record.level, inside=inside) for inside in self._rivals.ways(record))
+
     def victims(self) -> list[JobRecord]:
-        """Running jobs that gangs of the level may evict, and that this round lets run."""
-        return self._below(self.level)[1]
+        """Running jobs that the gang may evict, and that this round lets run."""
+        return self._rivals.below(self._rank)[1]
 
     def lower(self) -> list[JobRecord]:
-        """Jobs of lower levels that hold capacity and keep it."""
-        return self._below(self.level)[0]
+        """Jobs of lower levels, or on borrowed capacity that the gang may claim, that hold capacity and keep it."""
+        return self._rivals.below(self._rank)[0]
 
     def protected(self) -> list[JobRecord]:
-        """Jobs of lower levels that gangs of the level may not evict now."""
-        return self._below(self.level)[2]
+        """Those of them that the gang may not evict now."""
+        return self._rivals.below(self._rank)[2]
 
     def covered(self, record: JobRecord) -> bool:
-        """Whether the running job is inside a guarantee that gangs of the level do not reach into."""
-        return self._ranks.bar(record) > 2 * record.level + 1 and self._ranks.bar(record) >= rank(
-            self.level, inside=False
-        )
-
-    def _below(self, level: int) -> tuple[list[JobRecord], list[JobRecord], list[JobRecord]]:
-        """Who keeps capacity below that level: all, those that may leave, and those that may not."""
-        if level not in self._lower:
-            at = rank(level, inside=False)
-            lower = [record for record in self._staying if record.level < level]
-            able = [record.id in self._victims and self._ranks.bar(record) < at for record in lower]
-            leaving = [record for record, may in zip(lower, able, strict=True) if may]
-            staying = [record for record, may in zip(lower, able, strict=True) if not may]
-            self._lower[level] = lower, leaving, staying
-        return self._lower[level]
+        """Whether the running job is inside a guarantee that the gang does not reach into."""
+        bar = self._ranks.bar(record)
+        return bar > 2 * record.level + 1 and bar >= self._rank
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
         """The protected jobs that cannot stay where they are if the gang is placed there."""
@@ -119,25 +117,27 @@ class Worlds:
             books.give(job, worker)
         return found
 
-    def _grain(self, world: World) -> int:
-        """Levels that find the same in that world have the same number."""
-        if world.no_victims or world.no_lower:
-            return self.level
-        return min(self.level, 1 + self._highest_leaving)
+    def _grain(self, world: World, at: int) -> int:
+        """Ranks that find the same in that world have the same number."""
+        return at if world.no_victims or world.no_lower else min(at, 1 + self._highest_leaving)
 
     def placement(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> Placement | None:
         """Where the gang would be placed in that world, confined as it asks or as `within` says; None where nowhere."""
-        job = record.job
-        if self.free(job, world) < job.gpu_milli:
+        ways = (self._placed(record, world, within, inside) for inside in self._rivals.ways(record))
+        return next((placement for placement in ways if placement is not None), None)
+
+    def _placed(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> Placement | None:
+        job, at = record.job, rank(record.level, inside=inside)
+        if self.free(job, world, at) < job.gpu_milli:
             return None
-        placer = self.placer(world)
-        team = job.team if placer.books.ledger.limits_team(job.team) else None
+        placer = self.placer(world, at)
+        team = job.team if inside or placer.books.ledger.limits_team(job.team) else None
         pooled = placer.books.ledger.pooled(record)
-        key = (placer.shape(record, within), team, pooled, world, self._grain(world))
+        key = (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
         if key not in self._known:
             # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
             self.spent += len(self._snapshot.hosts) // 8
-            placement = placer.place(record, within)
+            placement = placer.place(record, within, self._claims.covers(job) if inside else None)
             if placement is not None:
                 placer.remove(record, placement)
             self._known[key] = placement
@@ -147,12 +147,12 @@ class Worlds:
         """Whether the gang with these demands instead would be placed in that world."""
         return self.placement(replace(record, job=job), world, within) is not None
 
-    def free(self, job: Job, world: World = NOW) -> int:
+    def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
-        at = (world, self._grain(world))
+        at = (world, self._grain(world, self._rank if rank_ is None else rank_))
         if at not in self._free:
             free: dict[tuple[str, str], int] = {}
-            placer = self.placer(world)
+            placer = self.placer(world, rank_)
             for host in self._hosts(world):
                 for card in placer.books.hosts[host.id].cards.values():
                     if card.healthy:
@@ -172,8 +172,10 @@ class Worlds:
         return allowed_sites(job, self._snapshot, self._policy)
 
     def heeds_team(self, job: Job) -> bool:
-        """Whether it matters which team's gang it is: it shares cards, or limits count it."""
-        return any(role.request.fractional for role in job.roles) or self.placer().books.ledger.limits_team(job.team)
+        """Whether it matters which team's gang it is: it shares cards, or limits or guarantees count it."""
+        if any(role.request.fractional for role in job.roles) or self._rivals.guaranteed:
+            return True
+        return self.placer().books.ledger.limits_team(job.team)
 
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
@@ -219,39 +221,41 @@ class Worlds:
             if placeable(host) or host.id in self._usable
         ]
 
-    def placer(self, world: World = NOW) -> Placer:
-        """The placer of that world, to look at its rooms."""
-        at = (world, self._grain(world))
+    def placer(self, world: World = NOW, rank_: int | None = None) -> Placer:
+        """The placer of that world, to look at its rooms; by default for the rights of the job that is seen."""
+        rank_ = self._rank if rank_ is None else rank_
+        at = (world, self._grain(world, rank_))
         if at not in self._placers:
             hosts = self._snapshot.hosts if not world.all_hosts else tuple(self._hosts(world))
             teams = self._snapshot.teams
             if world.no_limits:
                 teams = tuple(replace(team, limit=None) for team in teams)
             reserved = () if world.no_reserve else self._policy.reserved
-            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world), teams=teams)
+            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world, rank_), teams=teams)
             books = Books(fleet, reserved)
             if not world.no_running:
-                self._book(books, world)
+                self._book(books, world, rank_)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
             demands = self._unheld if world.all_hosts else self._snapshot
             self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
-    def _running(self, world: World) -> tuple[JobRecord, ...]:
+    def _running(self, world: World, at: int) -> tuple[JobRecord, ...]:
         if world.no_running:
             return ()
-        gone = self.lower() if world.no_lower else self.victims() if world.no_victims else []
+        lower, leaving, _ = self._rivals.below(at)
+        gone = lower if world.no_lower else leaving if world.no_victims else []
         names = {record.id for record in gone}
         # Those that wait hold nothing, but name layers with labels.
         return (*(record for record in self._staying if record.id not in names), *self._waiting)
 
-    def _book(self, books: Books, world: World) -> None:
+    def _book(self, books: Books, world: World, at: int) -> None:
         """Books the starts, and what the victims left over that the level must not use."""
         coming = self._ranks.coming(() if world.no_starts else self._starts, self._leaving)
         for _, record, placement in coming:
             for worker in placement.workers:
                 books.take(record.job, worker)
-        at, leaving = rank(self.level, inside=False), self._ranks.leaving(self._leaving)
+        leaving = self._ranks.leaving(self._leaving)
         for name, hold in holds(at, leaving, coming, books).items():
             hold.book(books.hosts[name], 1)
         books.keep_back(at, leaving, coming)

@@ -23,6 +23,7 @@ from ...model.intent import (
 )
 from ..booking import Booking, booking, misfit
 from ..ports import Clock
+from ..retention import AttemptFolder
 from .script import Script, ScriptedGang
 
 __all__ = ["FakeExecutor", "Script"]
@@ -109,6 +110,10 @@ class FakeExecutor:
         """One line a started rank, for it writes nothing else."""
         started = self.launches[job, attempt, rank] > 0
         return (f"rank {rank} of {job} attempt {attempt}",)[-tail:] if started else ()
+
+    def clean_up(self, choose: Callable[[Sequence[AttemptFolder]], Sequence[tuple[JobId, int]]]) -> int:
+        """Its ranks leave no folders."""
+        return len(choose(()))
 
     def mirror_logs(self, folder: Path) -> None:
         """Nothing to copy."""

@@ -97,6 +97,10 @@ class RayExecutor:
             self._reports_due = time.monotonic() + rank_logs.REPORTS_EVERY_S
         rank_logs.mirror(self._sight, folder, reports=due)
 
+    def clean_up(self, choose: rank_logs.Choose) -> int:
+        """Removes the folders of attempts that `choose` names, on all hosts; returns how many are gone."""
+        return rank_logs.clean_up(self._sight, choose)
+
     def close(self) -> None:
         """Disconnects; running gangs run on."""
         for launch in self._launches.values():

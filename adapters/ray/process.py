@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,10 +18,13 @@ from ...model.intent import ObservedHost
 from ..ports import Clock, Executor, Lease, Store
 from ..progress import ProgressReader
 from ..reconcile import events_of, reconcile
+from ..retention import AttemptFolder, Key, Retention, attempt_folders, expired, remove_attempts
 
+log = logging.getLogger(__name__)
 WATCHDOG_EXIT = 75
 """Exit code of a process whose call to Ray did not return; the supervisor starts a new one."""
 HOSTS_EVERY_S = 5
+CLEAN_EVERY_S = 600
 
 
 class SiteExecutor(Executor, Protocol):
@@ -31,6 +35,9 @@ class SiteExecutor(Executor, Protocol):
 
     def mirror_logs(self, folder: Path) -> None:
         """Appends what the ranks have written since to `folder/<job>/<attempt>/<rank>.log`."""
+
+    def clean_up(self, choose: Callable[[Sequence[AttemptFolder]], Sequence[Key]]) -> int:
+        """Removes the folders of attempts that `choose` names, on all hosts; returns how many are gone."""
 
 
 def run_adapter(
@@ -45,12 +52,15 @@ def run_adapter(
     interval_s: float = 0.25,
     ttl_s: int = 15,
     patience_s: float = 120.0,
+    retention: Retention | None = None,
 ) -> None:
     """Drives the site while it holds the lease "adapter:<site>", until `stop()`; without the lease it only waits.
 
-    The process exits with WATCHDOG_EXIT if one step takes longer than `patience_s` (Ray's calls have no time limit).
+    Folders of attempts go, on its hosts and here, as `retention` says. The process exits with WATCHDOG_EXIT if one step
+    takes longer than `patience_s` (Ray's calls have no time limit).
     """
-    adapter = _Adapter(site, store, executor, clock, holder, log_dir, ttl_s, Watchdog(patience_s))
+    watchdog = Watchdog(patience_s)
+    adapter = _Adapter(site, store, executor, clock, holder, log_dir, ttl_s, watchdog, retention or Retention())
     try:
         while not stop():
             adapter.step()
@@ -96,6 +106,7 @@ class _Adapter:
         log_dir: Path,
         ttl_s: int,
         watchdog: Watchdog,
+        retention: Retention,
     ) -> None:
         self._site, self._store, self._executor, self._clock = site, store, executor, clock
         self._holder, self._log_dir, self._ttl_s, self._watchdog = holder, log_dir, ttl_s, watchdog
@@ -103,6 +114,8 @@ class _Adapter:
         self._told: set[str] = set()
         self._hosts: tuple[tuple[ObservedHost, ...], int] = ((), 0)
         self._progress = ProgressReader(log_dir)
+        self._retention = retention
+        self._cleaned_s: int | None = None
 
     def step(self) -> None:
         """One round; does nothing without the lease, and stops in the middle when it is lost."""
@@ -124,6 +137,8 @@ class _Adapter:
                 self._tell(self._executor.apply(instruction))
         except StaleTerm:
             self._lease = None  # a later adapter has taken over: its lease will keep this one waiting
+            return
+        self._clean_up()
 
     def close(self) -> None:
         """Gives the lease back, so that another need not wait for its end."""
@@ -151,6 +166,20 @@ class _Adapter:
             self._store.append(fresh, now_s=self._clock.now_s())
         if once:
             self._told = {event.id for event in events}
+
+    def _clean_up(self) -> None:
+        now_s = self._clock.now_s()
+        if self._cleaned_s is not None and now_s - self._cleaned_s < CLEAN_EVERY_S:
+            return
+        self._cleaned_s = now_s
+
+        def choose(folders: Sequence[AttemptFolder]) -> Sequence[Key]:
+            self._watchdog.pat()
+            return expired(folders, self._store.job, self._retention, now_s)
+
+        count = self._executor.clean_up(choose) + remove_attempts(self._log_dir, choose(attempt_folders(self._log_dir)))
+        if count:
+            log.info("the folders of %d attempts were removed: they are past what is kept", count)
 
     def _hosts_due(self, seen: tuple[ObservedHost, ...]) -> bool:
         now_s = self._clock.now_s()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...model.ids import HostId
 from ..reports import SAVED, report_name
+from ..retention import AttemptFolder
 from .attempt_files import AttemptFiles, HostStatus
+from .compat import Node
 from .records import Key
 from .sight import Sight
 
@@ -15,6 +18,9 @@ CHUNK = 2**20
 REPORTS_EVERY_S = 5.0
 """Reports are lines of many seconds: they need not be looked for at every step."""
 _TAIL_BYTES = 2**18
+
+Choose = Callable[[Sequence[AttemptFolder]], Sequence[Key]]
+"""Which of these folders may go."""
 
 
 def tail(sight: Sight, key: Key, rank: int, lines: int) -> tuple[str, ...]:
@@ -43,6 +49,28 @@ def mirror(sight: Sight, folder: Path, *, reports: bool = True) -> None:
                 _append(sight, key, host, rank, AttemptFiles(folder, *key).log(rank))
             if reports or status.stopping or status.exits:
                 _append_reports(sight, key, host, status.ranks, AttemptFiles(folder, *key))
+
+
+def clean_up(sight: Sight, choose: Choose) -> int:
+    """Removes the folders of attempts that `choose` names, on every living machine; returns how many are gone."""
+    count = 0
+    done: set[tuple[str, str]] = set()
+    for host, node in sight.nodes().items():
+        logs = sight.folders.on(host).logs
+        # Hosts of one machine may keep their logs in one folder.
+        if not node.alive or (node.address, logs) in done:
+            continue
+        done.add((node.address, logs))
+        found = _ask_one(sight, host, node, "attempt_folders", logs)
+        gone = () if isinstance(found, Exception) else choose(found)
+        told = _ask_one(sight, host, node, "remove_attempts", logs, gone) if gone else 0
+        count += told if isinstance(told, int) else 0
+    return count
+
+
+def _ask_one(sight: Sight, host: HostId, node: Node, method: str, *arguments: object) -> Any:
+    """What the caretaker of the host's machine answers; a PhalanxError where it does not."""
+    return sight.machines.ask({host: node}, method, lambda _host: arguments)[host]
 
 
 def _append_reports(sight: Sight, key: Key, host: HostId, ranks: Sequence[int], copies: AttemptFiles) -> None:

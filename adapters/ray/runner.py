@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from ...model.errors import PhalanxError, StaleTerm
+from ...model.ids import JobId
 from ..ports import GpuLibrary
+from ..retention import AttemptFolder, attempt_folders, remove_attempts
 from . import processes, supervisor
 from .attempt_files import AttemptFiles, HostStatus
 from .specs import HostSpec, scrubbed
@@ -185,6 +187,15 @@ class Caretaker:
             for pid in reading.pids
             if (processes.environment_of(pid) or {}).get(processes.NAMESPACE) != self._namespace
         )
+
+    def attempt_folders(self, logs: str) -> tuple[AttemptFolder, ...]:
+        """What attempts have left in a folder of logs."""
+        return attempt_folders(logs)
+
+    def remove_attempts(self, logs: str, keys: Sequence[tuple[JobId, int]]) -> int:
+        """Removes these folders, but for attempts of which a process lives; returns how many are gone."""
+        alive = {(JobId(job), attempt) for job, attempt, _ in self.attempts()}
+        return remove_attempts(logs, keys, alive)
 
     def attempts(self) -> tuple[tuple[str, int, str], ...]:
         """(job, attempt, host) of every process found."""

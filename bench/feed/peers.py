@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -83,7 +84,7 @@ def _installed(peer: Peer, folder: Path) -> str:
     return ""
 
 
-def build(peer: Peer, python: Path, raw: Path, root: Path) -> tuple[Path, str]:
+def build(peer: Peer, python: Path, raw: Path, root: Path, form: str = "fixed") -> tuple[Path, str]:
     """The peer's data, made from the raw samples unless it is there; and what went wrong."""
     if peer.format == "raw":
         return raw, ""
@@ -91,17 +92,22 @@ def build(peer: Peer, python: Path, raw: Path, root: Path) -> tuple[Path, str]:
     if (root / f"{peer.format}.done").exists():
         return out, ""
     shutil.rmtree(out, ignore_errors=True)
-    answer = run(python, ["build", peer.name, str(raw), "--out", str(out)], _BUILD_S)
+    answer = run(python, ["build", peer.name, str(raw), "--out", str(out), "--form", form], _BUILD_S)
     if "fault" in answer:
         return out, str(answer["fault"])
     (root / f"{peer.format}.done").touch()
     return out, ""
 
 
-def run(python: Path, arguments: list[str], timeout_s: float) -> dict[str, Any]:
-    """What a run of the worker script measured, or {"fault": one line}; none of its children outlives it."""
+def run(
+    python: Path, arguments: list[str], timeout_s: float, settings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a run of the worker script measured, or {"fault": one line}; none of its children outlives it.
+
+    `settings` are added to its environment.
+    """
     with tempfile.TemporaryFile("w+") as errors:
-        command, environment = [str(python), str(WORKER), *arguments], {**os.environ, **_QUIET}
+        command, environment = [str(python), str(WORKER), *arguments], {**os.environ, **_QUIET, **(settings or {})}
         out = ""
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, env=environment

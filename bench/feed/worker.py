@@ -35,6 +35,10 @@ MODULES = {
 """Imported before the clock starts: a training job has them anyway."""
 
 
+FORMS = {"fixed": "loaders", "variable": "variable", "mixture": "mixed", "store": "far"}
+"""The modules beside this script that know each form of data."""
+
+
 def cpu_s() -> float:
     """CPU seconds of this process and of its children that have ended."""
     both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -95,10 +99,10 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         drop_cached(options.data)
     else:
         touch(options.data)  # some machines take the page cache back from files that rest
-    loaders = import_module("loaders")  # beside this script
+    loaders = import_module(FORMS[options.form])  # beside this script
     step = step_of(options.step, options.step_ms / 1000)
     if options.loader == "mosaicml":
-        loaders.stand_in_for_torchvision()
+        import_module("formats").stand_in_for_torchvision()
     for module in MODULES.get(options.loader, ()):
         import_module(module)
     gc.collect()  # what the imports left would be collected in somebody's first batch
@@ -111,6 +115,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         batches = loaders.RUN[options.loader](options.data, options.batch, options.workers)
     next(batches)
     first = time.perf_counter()
+    if options.meet is not None:
+        meet(options.meet, options.ranks)
     waited, count = 0.0, 0
     loop = time.perf_counter()
     while count < options.batches:
@@ -121,6 +127,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         step()
         count += 1
     wall = time.perf_counter() - loop
+    whole = first - begun + wall
     looked = cpu_s()
     most = private_mib()
     base += cpu_s() - looked  # looking walks all pages, and is no work of the loader
@@ -136,7 +143,20 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         "first_batch_s": first - begun,
         "memory_mib": max(0.0, most - memory),
         "batches": count,
+        "wall_s": wall,
+        # From the start on: who reads half the disk before the first batch has no faster disk.
+        "whole_gb_per_s": read / whole,
     }
+
+
+def meet(folder: Path, ranks: int) -> None:
+    """Waits, a minute at most, until every rank has had its first batch, so that all are measured at once."""
+    (folder / str(os.getpid())).touch()
+    end = time.monotonic() + 60.0
+    while len(list(folder.iterdir())) < ranks:
+        if time.monotonic() > end:
+            raise TimeoutError(f"not all of {ranks} ranks had a first batch within a minute")
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -153,9 +173,12 @@ def main() -> None:
     parser.add_argument("--step-ms", type=float, default=10.0)
     parser.add_argument("--sample-bytes", type=int, default=SAMPLE_BYTES)
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--form", choices=FORMS, default="fixed")
+    parser.add_argument("--meet", type=Path)
+    parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
     if options.action == "build":
-        import_module("loaders").BUILD[options.loader](options.data, options.out)
+        import_module(FORMS[options.form]).BUILD[options.loader](options.data, options.out)
         print(json.dumps({}), flush=True)
     else:
         print(json.dumps(measure(options)), flush=True)

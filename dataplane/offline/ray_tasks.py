@@ -1,6 +1,7 @@
 """Units of a job as tasks of a Ray cluster. Needs the extra `ray`."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,7 @@ from .unit import Part, Task
 
 # A unit whose worker or host died is made anew elsewhere so many times.
 _RETRIES = 3
+_CONNECT_S = 10.0
 
 
 def run_on_ray(
@@ -55,11 +57,26 @@ def _connected(address: str) -> Any:
     except ImportError:
         raise OfflineError("tasks of a Ray cluster need the package ray: pip install 'phalanx[ray]'") from None
     if not ray.is_initialized():
+        _answers(address)
         try:
             ray.init(address=address, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise OfflineError(f"{address}: no Ray cluster can be reached there ({error})") from error
     return ray
+
+
+def _answers(address: str) -> None:
+    """Raises OfflineError unless somebody listens at HOST:PORT: Ray itself would try for minutes, and then abort."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise OfflineError(
+            f"{address}: no Ray cluster answers there within {_CONNECT_S:g} s ({error}); is its head up, and the port "
+            "that of its GCS (6379 by default), or with ray:// that of its client server (10001)?"
+        ) from error
 
 
 def _told(error: Any) -> OfflineError:

@@ -7,20 +7,41 @@ spares the search the victims of nobody.
 
 from __future__ import annotations
 
-from ortools.sat.python.cp_model import CpModel
+from collections import defaultdict
 
+from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr
+
+from ..access import Reach
 from ..classes import Instance
 from ..variables import Variables
+
+_MANY = 16
+"""Gangs of one reach from which on their sum stands in a row of its own, not in the row of every victim."""
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """evicted(v) <= sum of started(g), or of inside(g), over the gangs g that may evict v so.   [gangs]"""
+    starts: dict[Reach, list[IntVar]] = defaultdict(list)
+    claims: dict[tuple[Reach, Reach], list[IntVar]] = defaultdict(list)
+    for gang in instance.gangs:
+        inside = variables.inside(gang)
+        starts[gang.reach].append(variables.started(gang))
+        if inside is not None and gang.reach != gang.widest_reach:
+            claims[gang.reach, gang.widest_reach].append(inside)
+    some_start = {reach: _some(model, gangs) for reach, gangs in starts.items()}
+    some_claim = {reaches: _some(model, gangs) for reaches, gangs in claims.items()}
     for victim in instance.victims:
-        above = []
-        for gang in instance.gangs:
-            inside = variables.inside(gang)
-            if victim.id in gang.reach:
-                above.append(variables.started(gang))
-            elif victim.id in gang.widest_reach and inside is not None:
-                above.append(inside)
-        model.add(variables.evicted(victim.id) <= sum(above))
+        ways = [gang for reach, gangs in some_start.items() if victim.id in reach for gang in gangs]
+        for (reach, widest), gangs in some_claim.items():
+            if victim.id in widest and victim.id not in reach:
+                ways.extend(gangs)
+        model.add(variables.evicted(victim.id) <= LinearExpr.sum(ways))
+
+
+def _some(model: CpModel, gangs: list[IntVar]) -> list[IntVar]:
+    """Variables that add up to more than 0 only if one of the gangs starts: theirs, or one for many of them."""
+    if len(gangs) < _MANY:
+        return gangs
+    some = model.new_bool_var("")
+    model.add(some <= LinearExpr.sum(gangs))
+    return [some]

@@ -12,15 +12,12 @@ from collections.abc import Callable, Sequence
 
 from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr, LinearExprT
 
-from ...model.ids import HostId, JobId
-from ...model.job import Job
-from ...model.snapshot import JobRecord
-from ...model.topology import Layer
-from ..classes import Gang, Instance
+from ...model.ids import JobId
+from ..classes import Instance
 from ..held import HostClass
 from ..later import RESOURCES, LaterGang, Stay
 from ..variables import Coming, Later, Variables
-from .quota import held_by_type, lineage
+from . import in_the_way
 from .reservation_cards import add_cards
 
 
@@ -36,7 +33,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
             for number in range(len(RESOURCES)):
                 _host_rows(model, host, number, variables, due)
             add_cards(model, host, variables, due)
-    _victims_in_the_way(model, instance, variables)
+    in_the_way.add(model, instance, variables)
 
 
 def _choices(model: CpModel, instance: Instance, variables: Variables) -> None:
@@ -198,88 +195,3 @@ def _below_higher(
             load = _load(stays, number, resource, _lingering(coming, start_s, variables), variables)
             row = model.add(LinearExpr.sum(use) + load <= getattr(host.host, resource))
             row.only_enforce_if([chosen, uses])
-
-
-def _victims_in_the_way(model: CpModel, instance: Instance, variables: Variables) -> None:
-    """evicted(v) <= workers of starts that may evict v on v's hosts, under a limit, in a pool or a domain of a label.
-
-    Elsewhere that follows from the goals, but a promise may gain where somebody leaves that no start needs gone.
-    """
-    near = _Near(instance)
-    for victim in instance.victims:
-        clear = variables.plans.clear
-        if clear is None or all(
-            clear(victim, gang.record) <= instance.snapshot.now_s for gang in variables.plans.gangs
-        ):
-            continue
-        ways: list[LinearExprT] = []
-        for gang in instance.gangs:
-            workers_near = [
-                variables.workers_at(workers, slot)
-                for workers in gang.workers
-                for slot in workers.slots
-                if victim.id in gang.widest_reach
-                and near(victim, gang, slot.host, slot.kind.gpu_type if slot.kind else None)
-            ]
-            inside = variables.inside(gang)
-            if victim.id in gang.reach or gang.only_inside:
-                ways += workers_near
-            elif workers_near and inside is not None:
-                # Only as an inside start may it come after this victim.
-                after = model.new_bool_var(f"after[{gang.id},{victim.id}]")
-                model.add_implication(after, inside)
-                model.add(after <= sum(workers_near))
-                ways.append(after)
-        model.add(variables.evicted(victim.id) <= sum(ways))
-
-
-class _Near:
-    """Whether a worker at a place would be in a victim's way, or the victim in its."""
-
-    def __init__(self, instance: Instance) -> None:
-        snapshot = instance.snapshot
-        self._pools = {(pool.site, pool.gpu_type) for pool in instance.policy.reserved}
-        self._paths = {host.id: host.path for host in snapshot.hosts}
-        self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
-        self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
-        self._line = lineage(snapshot)
-        self._layers: dict[str, set[Layer]] = {}
-        for record in snapshot.jobs:
-            for rule in record.job.anti_affinity:
-                self._layers.setdefault(rule.label, set()).add(rule.layer)
-
-    def __call__(self, victim: JobRecord, gang: Gang, host: HostId, gpu_type: str | None) -> bool:
-        """One host, one limit that counts both, or one domain of a label of both."""
-        hosts = victim.placement.hosts if victim.placement else ()
-        if host in hosts:
-            return True
-        if gpu_type is not None and self._in_one_pool(victim, gang, host, gpu_type):
-            return True
-        if gpu_type is not None and gpu_type in held_by_type(victim, self._types):
-            teams = {*self._line(victim.job.team)} & {*self._line(gang.record.job.team)}
-            if any((team, gpu_type) in self._limits for team in teams):
-                return True
-        return any(
-            self._paths[host].domain(layer, host) == self._paths[other].domain(layer, other)
-            for label in _labels(victim.job) & _labels(gang.record.job)
-            for layer in self._layers[label]
-            for other in hosts
-        )
-
-    def _in_one_pool(self, victim: JobRecord, gang: Gang, host: HostId, gpu_type: str) -> bool:
-        """Whether both are of level 1, and the victim holds GPUs of the reserved pool that the worker would use."""
-        site = self._paths[host].site
-        workers = victim.placement.workers if victim.placement else ()
-        return (
-            (site, gpu_type) in self._pools
-            and victim.level == gang.record.level == 1
-            and any(
-                self._paths[worker.host].site == site and self._types[worker.host, index] == gpu_type
-                for worker in workers
-                for index in worker.gpus
-            )
-        )
-
-
-def _labels(job: Job) -> set[str]:
-    return {rule.label for rule in job.anti_affinity}

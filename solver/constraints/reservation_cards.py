@@ -7,6 +7,7 @@ sooner, so with several levels a row is stated for each choice of a time a level
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,14 @@ class _Kind:
     def _times(self, gang: LaterGang) -> list[int]:
         """Of all planned starts here those behind which more becomes clear for the level: of equal ones the last."""
         last: dict[object, int] = {}
+        # What stays only shrinks with time: where it is as many, it is the same.
+        blocked: dict[int, object] = {}
         for start_s in sorted({start_s for part in self._planned for start_s in part.gang.starts}):
-            late = sum(over_s > start_s for over_s in self._over)
-            last[late, tuple(self._blockers(card, gang, start_s) for card in self._cards)] = start_s
+            late = len(self._over) - bisect_right(self._over, start_s)
+            staying = len(self._plans.staying(self._host.id, gang, start_s))
+            if staying not in blocked:
+                blocked[staying] = tuple(self._blockers(card, gang, start_s) for card in self._cards)
+            last[late, blocked[staying]] = start_s
         return list(last.values())
 
     def _row(self, profile: Profile, *, alone: bool) -> None:

@@ -62,9 +62,12 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = start(tmp_path / "data")
     deadline = time.monotonic() + 150
     assert demo.stdout
+    before = []
     for line in demo.stdout:
+        before.append(line)
         if "is running" in line or time.monotonic() > deadline:
             break
+    assert demo.poll() is None, "".join(before)
     os.killpg(demo.pid, signal.SIGINT)
     told, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130, told

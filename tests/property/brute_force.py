@@ -171,7 +171,7 @@ def _ways(record: JobRecord, snapshot: Snapshot, limit: int) -> Iterator[tuple[t
     """Every way to seat the gang, whatever the rules say; workers of a role are alike."""
     per_role = []
     for role in record.job.roles:
-        seatings = list(combinations_with_replacement(list(_seats(role, snapshot)), role.count))
+        seatings = list(combinations_with_replacement(list(seats(role, snapshot)), role.count))
         per_role.append([(role.name, seating) for seating in seatings])
     total = 1
     for ways_of_role in per_role:
@@ -181,7 +181,7 @@ def _ways(record: JobRecord, snapshot: Snapshot, limit: int) -> Iterator[tuple[t
     yield from product(*per_role)
 
 
-def _seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
+def seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
     """Every place a worker of the role might sit, whatever the rules say."""
     for host in snapshot.hosts:
         if not role.request.gpu_milli:

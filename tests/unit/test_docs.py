@@ -76,3 +76,13 @@ def test_every_command_and_sbatch_flag_is_told() -> None:
     flags = [name for names, settings in FLAGS if settings["help"].startswith("sbatch") for name in names]
     told = [flag.split("/")[0] for flag in flags if flag.startswith("--")]
     assert [flag for flag in told if flag not in text and flag not in ours and flag != "--requeue"] == []
+
+
+def test_every_test_that_the_scenarios_name_exists() -> None:
+    text = (ROOT / "docs" / "scenarios.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 60
+    files = {path: (ROOT / path).read_text() for path, _ in named}
+    assert [(path, name) for path, name in named if f"def {name}(" not in files[path]] == []
+    rows = re.findall(r"^\| (\w+) \|", text, re.MULTILINE)
+    assert len(rows) == len(set(rows) - {"row", "number"}) + 2

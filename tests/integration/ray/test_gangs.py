@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 
 from phalanx.adapters.reports import Saved, last_saved, read_steps
@@ -161,7 +162,7 @@ while True: time.sleep(0.1)
 
     assert (tmp_path / "logs" / intent.job.id / "1" / "0.exit").read_text() == "-9"
     for pid in (tmp_path / "pids").read_text().split():
-        assert not Path("/proc", pid).exists()
+        assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_gang_that_does_not_fit_never_stays_pending(driver, make_intent) -> None:

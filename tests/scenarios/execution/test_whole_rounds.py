@@ -1,10 +1,10 @@
-"""Faults between rounds and the site, with the production round deciding: K16, K17, K20, K25, A2, P2, P13, A4."""
+"""Faults between rounds and the site, with the production round deciding: K16, K17, K20, K25, A2, P2, P13, A4, R5, R13."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.adapters.fakes.executor import Script
+from phalanx.adapters.fakes.executor import FakeExecutor, Script
 from phalanx.api.round import run_round
 from phalanx.model.event import HostChanged
 from phalanx.model.host import HostState
@@ -171,3 +171,41 @@ def test_a4_after_a_long_life_the_decision_is_that_of_the_same_state_read_afresh
     assert solve(snapshot, POLICY) == solve(again, POLICY)
     live(world, 60)
     assert world.state("last") is JobState.RUNNING
+
+
+def restarted(world) -> FakeExecutor:
+    """The site with a head that knows nothing of what ran."""
+    return FakeExecutor(world.clock, world.hosts, lambda intent: world.scripts[intent.job.id])
+
+
+def test_r5_a_host_dies_the_head_restarts_and_the_job_runs_again_in_a_few_rounds(world) -> None:
+    world.submit("j", 8, FOREVER)
+    live(world, 20)
+    assert world.state("j") is JobState.RUNNING
+    submitted_s = world.job("j").submitted_s
+    world.executor.lose_host("h3")
+    live(world, 30)
+    assert world.host("h3").state is HostState.DOWN
+
+    world.executor = restarted(world)
+    world.executor.lose_host("h3")
+    live(world, 30)
+    assert world.executor.observe().gangs == (), "nothing is started in parts"
+
+    world.executor.return_host("h3")
+    live(world, 30)
+    record = world.job("j")
+    assert (record.state, record.attempt, record.submitted_s) == (JobState.RUNNING, 2, submitted_s)
+    assert len(placed(world, "j")) == 4
+    assert set(world.executor.launches.values()) == {1}
+
+
+def test_r13_what_the_head_forgot_is_issued_again_from_the_books_once(world) -> None:
+    world.submit("j", 2, FOREVER)
+    live(world, 20)
+    before = placed(world, "j")
+    world.executor = restarted(world)
+    live(world, 30)
+    assert (world.state("j"), world.job("j").attempt, placed(world, "j")) == (JobState.RUNNING, 1, before)
+    assert [gang.job for gang in world.executor.observe().gangs] == ["j"]
+    assert set(world.executor.launches.values()) == {1}

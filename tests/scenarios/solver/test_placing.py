@@ -1,7 +1,8 @@
-"""What went wrong elsewhere when many jobs are placed at once (K10, K12, A1, A3, V1, R10, R12)."""
+"""What went wrong elsewhere when many jobs are placed at once (K10, K12, A1, A3, V1, S2, R10, R12)."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from small_worlds import POLICY, ask, box, gang, queued, running, world
 
 from phalanx.model.decision import ReasonKind, Start
+from phalanx.model.placement import Placement
 from phalanx.model.policy import Policy
-from phalanx.model.snapshot import Snapshot
+from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.solver.books import Books
 from phalanx.solver.explain import reasons
 from phalanx.solver.greedy import greedy
+from phalanx.solver.placing import Placer
 from phalanx.solver.solve import solve
 from phalanx.solver.verify import verify, verify_starts
 
@@ -140,6 +144,29 @@ def test_v1_two_gangs_that_need_the_whole_fleet_all_or_nothing(starts: Solved) -
     assert len(set(start.placement.hosts)) == 10
     (reason,) = reasons(snapshot, POLICY, (start,))
     assert (reason.kind, reason.subject) == (ReasonKind.OUTRANKED, start.job)
+
+
+def test_s2_ten_thousand_starts_and_ends_give_no_card_to_two() -> None:
+    snapshot, dice = world([box("h1", 8), box("h2", 4), box("h3", 3)]), random.Random(2)
+    placer = Placer(snapshot, POLICY, Books(snapshot))
+    begun, owners = 0, dict[tuple[str, int], str]()
+    placed: dict[str, tuple[JobRecord, Placement]] = {}
+    for step in range(10_000):
+        if placed and dice.random() < 0.5:
+            record, there = placed.pop(dice.choice(sorted(placed)))
+            placer.remove(record, there)
+            owners = {card: name for card, name in owners.items() if name != record.id}
+            continue
+        record = queued(gang(f"j{step}", dice.choice((1, 1, 2)), dice.choice((1, 2, 3))))
+        where = placer.place(record)
+        if where is not None:
+            cards = [(worker.host, index) for worker in where.workers for index in worker.gpus]
+            assert not owners.keys() & set(cards)
+            assert len(set(cards)) == len(cards) == record.job.gpu_milli // 1000
+            owners.update(dict.fromkeys(cards, record.id))
+            placed[record.id] = record, where
+            begun += 1
+    assert begun > 1_000
 
 
 def test_r10_fractions_fill_every_card_and_the_next_one_is_told_why(starts: Solved) -> None:

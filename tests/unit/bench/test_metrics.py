@@ -19,7 +19,7 @@ def outcome(name: str, wait_s: int | None, gpus: int = 1, team: str = "t", level
 def run(outcomes, samples=(), spans=(), name="r", **more) -> Run:
     return Run(
         scheduler=name, workload="w", seed=1, outcomes=list(outcomes), samples=list(samples), spans=list(spans),
-        rounds=more.pop("rounds", Rounds()), window_s=1_000, end_s=2_000, events=10, wall_s=2.0,
+        rounds=more.pop("rounds", Rounds()), window_s=1_000, end_s=2_000, events=10, cpu_s=2.0,
         setup_gpu_s=0.0, lost_gpu_s=0.0, useful_gpu_s=more.pop("useful", 0.0),
     )  # fmt: skip
 

@@ -122,7 +122,7 @@ def told_run(*told: Told, starts: dict[str, int]) -> Run:
     ]
     return Run(
         scheduler="r", workload="w", seed=1, outcomes=outcomes, samples=[], spans=[], rounds=Rounds(), window_s=9_000,
-        end_s=9_000, events=1, wall_s=1.0, setup_gpu_s=0.0, lost_gpu_s=0.0, useful_gpu_s=0.0, told=list(told),
+        end_s=9_000, events=1, cpu_s=1.0, setup_gpu_s=0.0, lost_gpu_s=0.0, useful_gpu_s=0.0, told=list(told),
     )  # fmt: skip
 
 

@@ -1,12 +1,17 @@
-"""The rows of `phalanx-bench dataplane` that are measured for ours alone, in a small form."""
+"""The rows of `phalanx-bench dataplane`, for ours alone and in a small form."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from phalanx.bench.feed import more
+from phalanx.bench.dataplane import Clock
+from phalanx.bench.feed import more, rows, show
+from phalanx.bench.feed.peers import PEERS
 from phalanx.dataplane import Field, ShardWriter
+
+OURS = next(peer for peer in PEERS if peer.name == "phalanx")
 
 
 @pytest.fixture
@@ -17,17 +22,36 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_far_store_delays_the_first_batch(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
-        monkeypatch.setenv(name, "")  # put back afterwards
-    found = more.distant_store(data, tmp_path, 16)
-    assert found["first_batch_s"] > 2 * more.WAIT_S  # the manifest, and shards
-    assert found["gb_per_s"] > 0
+def test_each_further_row_runs_in_a_process_of_its_own(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows.make_raw(tmp_path, "small", 2048)
+    rows.make_raw(tmp_path, "variable", 512)
+    ready = [(OURS, Path(sys.executable), data)]
+    told: list[str] = []
+    found = {
+        row.name: rows.measure(row, ready, tmp_path, {}, told.append, Clock(600).left_s) for row in rows.rows(1024, 64)
+    }
+    assert [list(each) for each in found.values()] == [["phalanx"]] * 4
+    assert all(each["phalanx"]["samples_per_s"] > 0 for each in found.values()), told
+    # The manifest, and then rows or shards.
+    assert found["store, 30 ms, 80 MB/s"]["phalanx"]["first_batch_s"] > 2 * rows.WAIT_S
+    assert len(told) == 4
+    for name, each in found.items():
+        show.show_row(name, {**each, "other": {"fault": "does not install: no wheel"}})
+    assert capsys.readouterr().out.count("does not install: no wheel") == 4
 
 
-def test_memory_small_and_variable_samples_and_mixtures(data: Path, tmp_path: Path) -> None:
+def test_what_there_is_no_time_for_is_said_to_be_missing(data: Path, tmp_path: Path) -> None:
+    ready = [(OURS, Path(sys.executable), data)]
+    for row in rows.rows(1024, 64):
+        answer = rows.measure(row, ready, tmp_path, {}, print, lambda: 0.0)["phalanx"]
+        assert answer == {"fault": "not measured: the time was over"}
+    assert "time was over" in rows.ranks_of_one_host(ready, tmp_path, 1024, 64, print, lambda: 0.0)["phalanx"]["fault"]
+
+
+def test_memory_small_samples_and_mixtures(data: Path, tmp_path: Path) -> None:
     assert more.small_samples(tmp_path / "small", 8192)["samples_per_s"] > 0
-    assert more.variable_samples(tmp_path / "variable", 512)["gb_per_s"] > 0
     assert more.mixture(data, 8)["share_of_one"] > 0
     grown = more.memory_over_epochs(data)
     assert grown["most_mib"] < grown["first_epoch_mib"] + 8

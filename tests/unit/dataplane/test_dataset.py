@@ -9,6 +9,7 @@ import pytest
 
 from phalanx.dataplane import ShardDataset, read_manifest
 from phalanx.dataplane.errors import CorruptShard, DatasetError
+from phalanx.dataplane.source import FolderSource
 
 from .conftest import MakeDataset, rows
 
@@ -150,3 +151,15 @@ def test_a_forked_child_reads_on(make_dataset: MakeDataset, tmp_path: Path) -> N
         child.start()
         assert answer.get() == [5, 50]
         child.join()
+
+
+def test_a_folder_written_by_a_later_version_is_refused_with_its_place(
+    make_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    make_dataset()
+    path = tmp_path / "set" / "manifest.json"
+    later = {**json.loads(path.read_text()), "version": 7, "fields": {"of": "another form"}, "codec": "new"}
+    path.write_text(json.dumps(later))
+    for location in (tmp_path / "set", path, f"file://{tmp_path}/set", FolderSource(tmp_path / "set")):
+        with pytest.raises(DatasetError, match=rf"{path}.*version 7; this version reads 'phalanx-shards' version 1"):
+            ShardDataset(location)
