@@ -22,6 +22,7 @@ WARM, WAIT, BUSY, COLD, COLD_WAIT = "warm", "wait", "busy", "cold", "cold_wait"
 KINDS = (WARM, WAIT, BUSY, COLD, COLD_WAIT)
 SHAPE = (256, 128)  # of a sample, int16: 64 KiB
 _RUN_S = 120.0
+_FOR_ROWS = 0.4
 SAMPLE_BYTES = SHAPE[0] * SHAPE[1] * 2
 
 
@@ -185,23 +186,27 @@ def _interleaved(
 ) -> tuple[dict[str, Any], int]:
     """Each measurement of each loader, once per round in turn, and how many rounds there was time for.
 
-    The best number of workers is chosen by the warm runs. A further round begins if it can end in the first half of
-    the time: the other rows need the rest.
+    The best number of workers is chosen by the warm runs. What would begin in the last two fifths of the time is left
+    out: the other rows need them.
     """
     found: dict[str, dict[int, dict[str, list[dict[str, Any]]]]] = {peer.name: {} for peer, _, _ in ready}
     null: list[float] = []
     took, turn = 0.0, 0
-    while turn < rounds and (turn == 0 or clock.left_s() - took > clock.seconds / 2):
+    while turn < rounds and (turn == 0 or clock.left_s() - took > clock.seconds * _FOR_ROWS):
         turn += 1
         began = clock.left_s()
         for kind, options in settings.items():
-            if ready and kind == BUSY:
+            if ready and kind == BUSY and clock.left_s() > clock.seconds * _FOR_ROWS:
                 answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *options], _RUN_S)
                 null.append(float(answer.get("samples_per_s", 0.0)))
             for peer, python, folder in ready:
                 workers = peer.workers if kind == WARM else (_best(found[peer.name]),)
                 for count in workers:
-                    answer = run(python, ["run", peer.name, str(folder), "--workers", str(count), *options], _RUN_S)
+                    if clock.left_s() > clock.seconds * _FOR_ROWS:
+                        arguments = ["run", peer.name, str(folder), "--workers", str(count), *options]
+                        answer = run(python, arguments, _RUN_S)
+                    else:
+                        answer = {"fault": f"{kind} was not measured: the time was over"}
                     found[peer.name].setdefault(count, {}).setdefault(kind, []).append(answer)
                     say(f"round {turn} of {rounds}, {kind}, {peer.name}, {count} workers: {_line(answer)}")
         took = began - clock.left_s()
@@ -244,7 +249,11 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> 
         "cold_first_batch_s": (COLD, "first_batch_s"),
         "cold_wait_share_10ms": (COLD_WAIT, "wait_share"),
     }
-    measured: dict[str, Any] = {name: _median(kinds[kind], key) for name, (kind, key) in asked.items() if kind in kinds}
+    measured: dict[str, Any] = {
+        name: _median(kinds[kind], key)
+        for name, (kind, key) in asked.items()
+        if any(key in answer for answer in kinds.get(kind, []))
+    }
     if "beside_null" in measured:
         measured["beside_null"] = measured["beside_null"] / null if null else 0.0
     return {"workers": best, **measured, "faults": faults}

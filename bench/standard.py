@@ -29,6 +29,7 @@ from .tables import Table, markdown
 from .traces import Choice, named
 from .workload import Workload, runnable
 
+WEEK = 7
 SATURATE_HOSTS, SATURATE_ORDERS, SATURATE_BATCH, SATURATE_ARRIVE = 150, 2, 20, 1.2
 FAMILY_SEEDS, FAMILY_HOSTS = 10, 32
 SATURATE_RIVALS = ("fgd", "best_fit", "first_fit", "random")
@@ -63,45 +64,42 @@ def _philly(hosts: int, days: float) -> Callable[[Path, int], Workload]:
     return lambda folder, seed: named("philly", folder, Choice(days=days, hosts=hosts, load=0.25, seed=seed))
 
 
+FOUNDING_RIVALS = ("fifo_partitioned", "best_fit", "best_fit_preempt", "easy_preempt")
+FAST_RIVALS = ("best_fit_preempt", "easy_preempt")
+
 SUITE = (
     Entry(
         name="founding",
-        make=lambda _folder, seed: founding(seed),
-        against=("fifo_partitioned", "best_fit", "best_fit_preempt", "easy_preempt"),
+        make=lambda _folder, seed: founding(seed, days=WEEK),
+        against=FOUNDING_RIVALS,
         seeds=3,
-        interval_s=300,
+        interval_s=60,
         forecast_s=2 * HOUR,
         idle=True,
     ),
     Entry(
         name="founding-rivals",
-        make=lambda _folder, seed: founding(seed),
+        make=lambda _folder, seed: founding(seed, days=WEEK),
         against=("fifo", "easy", "conservative", "slurm", "slurm_preempt", "fgd"),
         seeds=1,
-        interval_s=300,
+        interval_s=60,
     ),
     Entry(
         name="founding-guaranteed",
-        make=lambda _folder, seed: founding(seed, guaranteed=True),
+        make=lambda _folder, seed: founding(seed, guaranteed=True, days=WEEK),
         against=("fifo_partitioned", "best_fit_preempt"),
         seeds=1,
-        interval_s=300,
+        interval_s=60,
     ),
     Entry(
         name="founding-fed",
-        make=lambda _folder, seed: founding(seed, fed=True),
+        make=lambda _folder, seed: founding(seed, fed=True, days=WEEK),
         against=("fifo_partitioned", "best_fit_preempt"),
         seeds=1,
-        interval_s=300,
+        interval_s=60,
     ),
-    Entry(name="lingjun", make=_lingjun(72, 6), against=("best_fit_preempt", "easy_preempt"), seeds=1, interval_s=600),
-    Entry(
-        name="philly",
-        make=_philly(72, 1),
-        against=("best_fit_preempt", "easy_preempt", "slurm_preempt"),
-        seeds=1,
-        interval_s=600,
-    ),
+    Entry(name="lingjun", make=_lingjun(72, 6), against=FAST_RIVALS, seeds=1, interval_s=600),
+    Entry(name="philly", make=_philly(72, 1), against=(*FAST_RIVALS, "slurm_preempt"), seeds=1, interval_s=600),
     Entry(
         name="types",
         make=lambda folder, seed: mixed_types(_philly(60, 1)(folder, seed), folder, seed),
@@ -110,7 +108,22 @@ SUITE = (
         interval_s=600,
     ),
 )
-"""Frozen with the founding scenario; what was chosen, and when, stands in docs/benchmarks.md."""
+"""What `make bench` runs: parts that two cores do in half an hour."""
+
+LONG = (
+    Entry(
+        name="founding-month",
+        make=lambda _folder, seed: founding(seed),
+        against=("fifo_partitioned", *FAST_RIVALS),
+        seeds=3,
+        interval_s=60,
+        idle=True,
+    ),
+    Entry(name="lingjun-128", make=_lingjun(128, 6), against=FAST_RIVALS, seeds=1, interval_s=600),
+    Entry(name="lingjun-256", make=_lingjun(256, 6), against=FAST_RIVALS, seeds=1, interval_s=600),
+    Entry(name="philly-week", make=_philly(72, 7), against=FAST_RIVALS, seeds=1, interval_s=600),
+)
+"""Longer runs, each by its name (`--only`) alone. `founding-month` is the founding scenario as it was frozen."""
 
 
 @click.command("standard")
@@ -118,7 +131,7 @@ SUITE = (
     "--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"), show_default=True
 )
 @click.option("--out", type=FOLDER, default=Path("build/bench"), show_default=True, help="Where reports are written.")
-@click.option("--only", metavar="NAMES", default="", help="Some of them, parted by commas.")
+@click.option("--only", metavar="NAMES", default="", help="Some of them, or long ones, parted by commas.")
 @click.option("--jobs", "workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Runs at once.")
 def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
     """Runs the standard suite and writes, for each scenario, its tables, numbers (JSON) and report (HTML).
@@ -127,9 +140,10 @@ def standard_command(folder: Path, out: Path, only: str, workers: int) -> int:
     """
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     known = [*(entry.name for entry in SUITE), "families", "openb"]
+    every = [*known, *(entry.name for entry in LONG)]
     for name in wanted:
-        if name not in known:
-            raise InvalidInput("--only", f"there is no scenario {name!r}", ", ".join(known))
+        if name not in every:
+            raise InvalidInput("--only", f"there is no scenario {name!r}", ", ".join(every))
     out.mkdir(parents=True, exist_ok=True)
     policy = _policy()
     broken = 0
@@ -161,7 +175,7 @@ def _policy() -> Policy:
 
 
 def _scenario(name: str, folder: Path, out: Path, policy: Policy, workers: int) -> Done:
-    entry = next(each for each in SUITE if each.name == name)
+    entry = next(each for each in (*SUITE, *LONG) if each.name == name)
     workloads = [(seed, runnable(entry.make(folder, seed), policy)) for seed in range(1, entry.seeds + 1)]
     options = Options(interval_s=entry.interval_s, forecast_s=entry.forecast_s, idle=entry.idle)
     contest = hold(workloads, (PHALANX, *entry.against), policy, options, workers=workers)

@@ -13,6 +13,7 @@ from ..model.snapshot import Snapshot
 from . import symmetry
 from .bound import judge, uppers
 from .classes import Instance, reduce
+from .collector import paused_collector
 from .constraints import FAMILIES
 from .decode import decode
 from .decode_plans import decode_plans
@@ -57,6 +58,7 @@ _SPARSE = 10
 """Candidates x hosts for each column: where even that is too large, so is the exact model."""
 
 
+@paused_collector()
 def solve(
     snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap: Callable[[str], None] = lambda stage: None
 ) -> Decision:

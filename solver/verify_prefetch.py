@@ -22,22 +22,33 @@ def prefetch(snapshot: Snapshot, policy: Policy, decision: Decision) -> Iterator
         told.setdefault(order.host, []).append(order)
     if [order.host for order in decision.prefetches] != [host for host in sorted(told) for _ in told[host]]:
         yield reservation_fault("prefetches", 1, "orders", "the pre-stage orders are not in the order of their hosts")
-    coming = expected(snapshot, decision.starts, decision.reservations)
+    coming: dict[HostId, list[Expected]] = {}
+    for gang in expected(snapshot, decision.starts, decision.reservations):
+        for name in gang.placement.hosts:
+            coming.setdefault(name, []).append(gang)
+    there = _there(snapshot, {*told, *coming})
     for host in snapshot.hosts:
-        orders = told.pop(host.id, [])
-        lacking = _lacking(host, coming)
-        if orders or lacking:
-            yield from _host(host, orders, lacking, _Host(snapshot, host, coming), policy)
+        if host.id in there:
+            orders, gangs = told.pop(host.id, []), coming.get(host.id, [])
+            yield from _host(host, orders, _lacking(host, gangs), _Host(host, gangs, there[host.id]), policy)
     for name in told:
         yield reservation_fault(name, 1, "orders", f"host {name} is to load a data set, and there is no such host")
+
+
+def _there(snapshot: Snapshot, hosts: set[HostId]) -> dict[HostId, list[JobRecord]]:
+    """For each of the hosts the jobs that hold capacity there."""
+    found: dict[HostId, list[JobRecord]] = {name: [] for name in hosts}
+    for record in snapshot.jobs if hosts else ():
+        for name in hosts.intersection(record.placement.hosts) if record.placement is not None else ():
+            found[name].append(record)
+    return found
 
 
 class _Host:
     """What bounds the orders of one host: `room` in MiB, and the Mbit/s that are `booked` by work without orders."""
 
-    def __init__(self, snapshot: Snapshot, host: Host, coming: Sequence[Expected]) -> None:
-        there = [r for r in snapshot.jobs if r.placement is not None and host.id in r.placement.hosts]
-        planned = {gang.record.id: gang.record for gang in coming if host.id in gang.placement.hosts}
+    def __init__(self, host: Host, coming: Sequence[Expected], there: Sequence[JobRecord]) -> None:
+        planned = {gang.record.id: gang.record for gang in coming}
         readers = [record.job.dataset for record in (*there, *planned.values()) if record.job.dataset is not None]
         idle = [c for c in host.cached if not any(same_dataset(c, dataset) for dataset in readers)]
         self.room = host.disk_free_mib + sum(cached.size_mib for cached in idle)
@@ -51,11 +62,11 @@ def _booked(record: JobRecord, host: HostId) -> int:
 
 
 def _lacking(host: Host, coming: Sequence[Expected]) -> list[Expected]:
-    """The first reader there of each data set of which the host lacks some, in the order of the starts."""
+    """Of the gangs to come there the first reader of each data set of which the host lacks some, in their order."""
     found: list[Expected] = []
     for gang in coming:
         known = any(same_dataset(gang.dataset, other.dataset) for other in found)
-        if not known and host.id in gang.placement.hosts and missing_mib(host, gang.dataset) > 0:
+        if not known and missing_mib(host, gang.dataset) > 0:
             found.append(gang)
     return found
 

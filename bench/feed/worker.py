@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -159,8 +159,8 @@ def meet(folder: Path, ranks: int) -> None:
         time.sleep(0.01)
 
 
-def main() -> None:
-    """Builds or runs as the arguments say."""
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """What to do, from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("action", choices=["build", "run"])
     parser.add_argument("loader")
@@ -176,12 +176,20 @@ def main() -> None:
     parser.add_argument("--form", choices=FORMS, default="fixed")
     parser.add_argument("--meet", type=Path)
     parser.add_argument("--ranks", type=int, default=1)
-    options = parser.parse_args()
-    if options.action == "build":
-        import_module(FORMS[options.form]).BUILD[options.loader](options.data, options.out)
-        print(json.dumps({}), flush=True)
-    else:
-        print(json.dumps(measure(options)), flush=True)
+    return parser.parse_args(arguments)
+
+
+def act(options: argparse.Namespace) -> dict[str, float]:
+    """Builds or measures."""
+    if options.action == "run":
+        return measure(options)
+    import_module(FORMS[options.form]).BUILD[options.loader](options.data, options.out)
+    return {}
+
+
+def main() -> None:
+    """Builds or runs as the arguments say."""
+    print(json.dumps(act(parsed())), flush=True)
     # Peers leave threads and workers behind that would hold the interpreter up.
     sys.stdout.flush()
     os._exit(0)

@@ -1,13 +1,15 @@
 """The rows of `phalanx-bench dataplane`, for ours alone and in a small form."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from phalanx.bench.dataplane import Clock
-from phalanx.bench.feed import more, rows, show
+from phalanx.bench.feed import more, peers, rows, show, worker
 from phalanx.bench.feed.peers import PEERS
 from phalanx.dataplane import Field, ShardWriter
 
@@ -22,9 +24,26 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_each_further_row_runs_in_a_process_of_its_own(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs of the worker script happen in this process, as starting one takes seconds."""
+
+    def act(_python: Path, arguments: list[str], _limit_s: float, settings: Mapping[str, str] | None = None) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (settings or {}).items():
+                patch.setenv(name, value)
+            return worker.act(worker.parsed(arguments))
+
+    monkeypatch.syspath_prepend(str(Path(worker.__file__).parent))
+    monkeypatch.setattr(rows, "run", act)
+    monkeypatch.setattr(peers, "run", act)
+    yield
+    for name in ("formats", *worker.FORMS.values()):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("here")
+def test_each_further_row_measures_ours(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows.make_raw(tmp_path, "small", 2048)
     rows.make_raw(tmp_path, "variable", 512)
     ready = [(OURS, Path(sys.executable), data)]
@@ -40,6 +59,12 @@ def test_each_further_row_runs_in_a_process_of_its_own(
     for name, each in found.items():
         show.show_row(name, {**each, "other": {"fault": "does not install: no wheel"}})
     assert capsys.readouterr().out.count("does not install: no wheel") == 4
+
+
+def test_a_run_is_a_process_of_its_own_and_its_fault_is_told(data: Path) -> None:
+    options = ["run", "phalanx", str(data), "--batch", "64", "--batches", "4", "--sample-bytes", "136"]
+    assert peers.run(Path(sys.executable), options, 120.0)["batches"] == 4
+    assert "nothing" in peers.run(Path(sys.executable), ["run", "nothing", str(data)], 120.0)["fault"]
 
 
 def test_what_there_is_no_time_for_is_said_to_be_missing(data: Path, tmp_path: Path) -> None:

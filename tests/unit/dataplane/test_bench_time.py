@@ -1,0 +1,56 @@
+"""`phalanx-bench dataplane` keeps to its time: what does not fit is left out and said to be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.bench import dataplane
+from phalanx.bench.dataplane import BUSY, WARM, Clock, _interleaved
+from phalanx.bench.feed.peers import PEERS
+
+ANSWER = {
+    "samples_per_s": 10.0,
+    "gb_per_s": 1.0,
+    "whole_gb_per_s": 0.5,
+    "cpu_s_per_gb": 2.0,
+    "wait_share": 0.25,
+    "first_batch_s": 0.125,
+    "memory_mib": 4.0,
+}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A hundred seconds, of which each run takes ten."""
+    made = Clock(100.0)
+    left = [100.0]
+    monkeypatch.setattr(made, "left_s", lambda: left[0])
+
+    def run(*_: Any) -> dict[str, Any]:
+        left[0] -= 10.0
+        return ANSWER
+
+    monkeypatch.setattr(dataplane, "run", run)
+    return made
+
+
+def test_further_rounds_and_late_measurements_are_left_out(clock: Clock) -> None:
+    ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name in ("phalanx", "torchdata")]
+    found, rounds = _interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
+    # Two warm runs, the null loader, two busy ones; a second round would end in what is kept for the other rows.
+    assert rounds == 1
+    assert {name: each["beside_null"] for name, each in found.items()} == {"phalanx": 1.0, "torchdata": 1.0}
+    assert [each["faults"] for each in found.values()] == [[], []]
+
+
+def test_a_first_round_that_is_too_long_says_what_it_left_out(clock: Clock) -> None:
+    ready = [
+        (peer, Path("python"), Path("data")) for peer in PEERS if peer.name in ("phalanx", "dataloader", "litdata")
+    ]
+    found, rounds = _interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
+    assert rounds == 1
+    for each in found.values():
+        assert each["faults"] == ["busy was not measured: the time was over"]
+        assert "beside_null" not in each
+        assert each["samples_per_s"] == 10.0
