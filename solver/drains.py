@@ -74,7 +74,12 @@ class Pools:
 
 def pools(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Pool]:
     """Where the gang could have hosts set aside; `Pools` tells it of many."""
-    return Pools(snapshot, policy)(job)
+    return _pools(snapshot, policy)(job)
+
+
+@remembered
+def _pools(snapshot: Snapshot, policy: Policy) -> Pools:
+    return Pools(snapshot, policy)
 
 
 def reservations_by_job(snapshot: Snapshot) -> dict[JobId, Reservation]:
@@ -100,7 +105,7 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     if not starving:
         return ()
     reserved = {(pool.site, pool.gpu_type) for pool in policy.reserved}
-    pools_of, taken = Pools(snapshot, policy), Counter[Pool]()
+    pools_of, taken = _pools(snapshot, policy), Counter[Pool]()
     found = []
     for record in starving:
         wanted = pools_of(record.job)

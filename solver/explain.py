@@ -21,6 +21,7 @@ from .rights import only_inside
 from .shortage import of_lifts, reason_of
 from .sizes import as_started, least
 from .tips import tips
+from .unchecked import varied
 from .variants import Variant
 from .wording import sentence
 from .worlds import NOW, World, Worlds
@@ -84,9 +85,9 @@ class Explainer:
             shape = (*asks, record.level, only_inside(record), *self._worlds.apart(record), *self._drains.apart(record))
             if shape not in self._known:
                 self._known[shape] = self._shortage(record)
-            reason = replace(self._known[shape], job=record.id)
+            reason = varied(self._known[shape], job=record.id)
         reason = self._drains.with_plan(reason)
-        return replace(reason, sentence=sentence(reason))
+        return varied(reason, sentence=sentence(reason))
 
     def _standing(self, record: JobRecord) -> Reason | None:
         """Reasons that lie in the job, not in what is free."""
@@ -161,12 +162,17 @@ class Explainer:
         self._worlds.see(record)
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
+            world = world | lift.world
+        if not any(lift.opens for lift in lifts) and not self._worlds.enough(record, world):
+            return None
+        for lift in lifts:
             changed = lift.change(job) if lift.change is not None else job
             if changed is None:
                 return None
-            job, world = changed, world | lift.world
+            job = changed
             anywhere = anywhere or lift.anywhere
-        return self._worlds.placement(replace(record, job=job), world, ANYWHERE if anywhere else None)
+        record = record if job is record.job else varied(record, job=job)
+        return self._worlds.placement(record, world, ANYWHERE if anywhere else None)
 
 
 def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:

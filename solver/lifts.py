@@ -9,6 +9,7 @@ from functools import partial
 from ..model.decision import RuleFamily
 from ..model.job import Job, Preemptible, WorkerRequest
 from .demand import Confinement
+from .unchecked import varied
 from .variants import any_site, any_type, with_request
 from .worlds import NOW, World
 
@@ -20,6 +21,7 @@ class Lift:
     """One thing less to meet: a change of the gang, of the world around it, or of where it must stay together.
 
     `change` gives None where the gang does not make this demand. `besides` says it as a second thing that is short.
+    `opens`: the change opens cards to the gang that it could not take; what only lowers other demands does not.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Lift:
     change: Callable[[Job], Job | None] | None = None
     world: World = NOW
     anywhere: bool = False
+    opens: bool = False
 
 
 def _without_cpu(request: WorkerRequest) -> WorkerRequest:
@@ -45,7 +48,7 @@ def _without_network(request: WorkerRequest) -> WorkerRequest:
 
 def _apart(job: Job) -> Job:
     """Groups may be split."""
-    return replace(job, roles=tuple(replace(role, parallelism=None) for role in job.roles))
+    return varied(job, roles=tuple(varied(role, parallelism=None) for role in job.roles))
 
 
 def _any_card(request: WorkerRequest) -> WorkerRequest:
@@ -53,14 +56,14 @@ def _any_card(request: WorkerRequest) -> WorkerRequest:
 
 
 def _unlabelled(job: Job) -> Job | None:
-    return replace(job, anti_affinity=()) if job.anti_affinity else None
+    return varied(job, anti_affinity=()) if job.anti_affinity else None
 
 
 def _evictable(job: Job) -> Job | None:
-    return replace(job, preemptible=Preemptible.BY_HIGHER) if job.preemptible is Preemptible.NEVER else None
+    return varied(job, preemptible=Preemptible.BY_HIGHER) if job.preemptible is Preemptible.NEVER else None
 
 
-GUARANTEE = Lift("guarantee", RuleFamily.GUARANTEE, "a guarantee that covers it", _evictable)
+GUARANTEE = Lift("guarantee", RuleFamily.GUARANTEE, "a guarantee that covers it", _evictable, opens=True)
 LIMIT = Lift("limit", RuleFamily.QUOTA, "a higher limit of its team", world=World(no_limits=True))
 RESERVE = Lift("reserve", RuleFamily.RESERVED, "GPUs reserved for tiers 1 and 2", world=World(no_reserve=True))
 LABEL = Lift("label", RuleFamily.AFFINITY, "room beside jobs with its label", _unlabelled)
@@ -77,8 +80,8 @@ TOPOLOGY = Lift("topology", RuleFamily.TOPOLOGY, "workers further apart", _apart
 CARD_MEMORY = Lift(
     "GPU memory", RuleFamily.ELIGIBILITY, "GPUs with less memory", partial(with_request, change=_any_card)
 )
-TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, "GPUs of other types", any_type)
-SITE = Lift("site", RuleFamily.ELIGIBILITY, "other sites", any_site)
+TYPE = Lift("GPU type", RuleFamily.ELIGIBILITY, "GPUs of other types", any_type, opens=True)
+SITE = Lift("site", RuleFamily.ELIGIBILITY, "other sites", any_site, opens=True)
 HOSTS = Lift(
     "hosts", RuleFamily.ELIGIBILITY, "hosts that take no work now", world=World(all_hosts=True, no_windows=True)
 )

@@ -12,6 +12,7 @@ from ..model.placement import Placement
 from ..model.snapshot import JobRecord
 from .admission import most_workers
 from .covered import BY_HIGHER
+from .unchecked import varied
 from .variants import Variant, fewer_gpus, other_types, split_workers, wider_layers, with_request
 from .wording import amount, duration
 from .worlds import Worlds
@@ -31,7 +32,7 @@ def tips(
     """
 
     def starts(job: Job) -> bool:
-        changed = replace(record, job=job)
+        changed = varied(record, job=job)
         placement = worlds.placement(changed)
         return placement is not None and free(changed, placement)
 
@@ -53,16 +54,18 @@ def _kinds(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> Iterato
     yield _less_protected(job)
     yield _shorter(record, worlds)
     yield other_types(job, types)
-    yield wider_layers(job, worlds.placer().confinement(job).required)
-    yield _less(job)
-    yield split_workers(job)
+    # What asks for as many GPUs of the same kinds needs as many free ones.
+    if worlds.enough(record):
+        yield wider_layers(job, worlds.placer().confinement(job).required)
+        yield _less(job)
+        yield split_workers(job)
     yield fewer_gpus(job, halving=True)
 
 
 def _less_protected(job: Job) -> Iterator[Variant]:
     """Preemptible like others, for one that only a guarantee lets be otherwise."""
     if job.preemptible is Preemptible.NEVER:
-        yield Variant(BY_HIGHER, replace(job, preemptible=Preemptible.BY_HIGHER))
+        yield Variant(BY_HIGHER, varied(job, preemptible=Preemptible.BY_HIGHER))
 
 
 def _shorter(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
@@ -73,7 +76,7 @@ def _shorter(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
     # The shorter the limit, the more hosts there are: what fits with one fits with all below.
     while low <= high:
         middle = (low + high) // 2
-        changed = replace(record.job, walltime_limit_s=limits[middle])
+        changed = varied(record.job, walltime_limit_s=limits[middle])
         if worlds.fits(record, changed):
             found, low = Variant(f"with a walltime limit of {duration(limits[middle])}", changed), middle + 1
         else:

@@ -9,6 +9,7 @@ from ..model.errors import InvalidInput
 from ..model.host import MILLI
 from ..model.job import GpuTypeChoice, Job, Role, Strictness, TopologyConstraint, WorkerRequest
 from ..model.topology import Layer
+from .unchecked import varied
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +23,40 @@ class Variant:
 def with_request(job: Job, change: Callable[[WorkerRequest], WorkerRequest]) -> Job | None:
     """The gang with that change to the request of every role; None where nothing changes or nothing is asked then."""
     try:
-        roles = tuple(replace(role, request=change(role.request)) for role in job.roles)
+        requests = [change(role.request) for role in job.roles]
     except InvalidInput:
         return None
-    return None if roles == job.roles else replace(job, roles=roles)
+    if all(request == role.request for role, request in zip(job.roles, requests, strict=True)):
+        return None
+    roles = (varied(role, request=request) for role, request in zip(job.roles, requests, strict=True))
+    return varied(job, roles=tuple(roles))
 
 
 def any_type(job: Job) -> Job | None:
     """The gang on any GPU type; None where it takes any already."""
-    roles = tuple(replace(role, gpu_types=()) for role in job.roles)
-    return None if roles == job.roles else replace(job, roles=roles)
+    if not any(role.gpu_types for role in job.roles):
+        return None
+    return varied(job, roles=tuple(varied(role, gpu_types=()) for role in job.roles))
 
 
 def any_site(job: Job) -> Job | None:
     """The gang at any site, on premises or not; None where it may go to any already."""
-    changed = replace(job, sites=(), off_premises=True)
-    return None if changed == job else changed
+    return None if not job.sites and job.off_premises is True else varied(job, sites=(), off_premises=True)
 
 
 def on_type(job: Job, gpu_type: str) -> Job:
     """The gang with all its GPU workers on that type."""
     roles = tuple(
-        replace(role, gpu_types=(GpuTypeChoice(gpu_type=gpu_type),)) if role.request.gpu_milli else role
+        varied(role, gpu_types=(GpuTypeChoice(gpu_type=gpu_type),)) if role.request.gpu_milli else role
         for role in job.roles
     )
-    return replace(job, roles=roles)
+    return varied(job, roles=roles)
 
 
 def wider(job: Job, layer: Layer) -> Job:
     """The gang confined to that layer instead of a narrower one."""
     kept = tuple(c for c in job.topology if c.strictness is Strictness.PREFERRED and c.layer is not layer)
-    return replace(job, topology=(TopologyConstraint(layer=layer), *kept))
+    return varied(job, topology=(TopologyConstraint(layer=layer), *kept))
 
 
 def other_types(job: Job, known: tuple[str, ...]) -> Iterator[Variant]:
@@ -82,7 +86,7 @@ def split_workers(job: Job) -> Iterator[Variant]:
         for parts in range(2, gpus + 1):
             if gpus % parts == 0:
                 request = _part(role.request, gpus // parts, gpus)
-                split = _with_role(job, replace(role, count=role.count * parts, request=request))
+                split = _with_role(job, varied(role, count=role.count * parts, request=request))
                 text = f"as {role.count * parts} workers with {_gpus(request)} each on several hosts"
                 yield Variant(text, split if job.topology else wider(split, Layer.SITE))
 
@@ -94,7 +98,7 @@ def fewer_gpus(job: Job, *, halving: bool) -> Iterator[Variant]:
         number = gpus // 2 if halving else gpus - 1
         while number >= 1:
             request = _part(role.request, number, gpus)
-            yield Variant(f"with {_gpus(request)} per worker", _with_role(job, replace(role, request=request)))
+            yield Variant(f"with {_gpus(request)} per worker", _with_role(job, varied(role, request=request)))
             number = number // 2 if halving else number - 1
 
 
@@ -128,7 +132,7 @@ LAYER_NAME = {
 
 def _with_role(job: Job, changed: Role) -> Job:
     roles = tuple(changed if role.name == changed.name else role for role in job.roles)
-    return replace(job, roles=roles, elastic=None)
+    return varied(job, roles=roles, elastic=None)
 
 
 def _part(request: WorkerRequest, number: int, gpus: int) -> WorkerRequest:

@@ -32,7 +32,7 @@ from .empty_fleet import unheld, well
 from .placing import Placer
 from .ranks import Ranks, rank
 from .rivals import Rivals
-from .unchecked import unchecked
+from .unchecked import unchecked, varied
 from .withheld import holds
 from .world import NOW, World
 
@@ -67,8 +67,12 @@ class Worlds:
             if start.inside_guarantee:
                 self._claims.take(jobs[start.job], start.placement)
         self._placers: dict[tuple[World, int], Placer] = {}
-        self._free: dict[tuple[World, int], dict[tuple[str, str], int]] = {}
+        self._free: dict[tuple[World, int], dict[tuple[SiteId, str], int]] = {}
+        self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
+        self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
+        self._seen: JobRecord | None = None
+        self._enough: dict[World, bool] = {}
 
     @property
     def now_s(self) -> int:
@@ -77,7 +81,17 @@ class Worlds:
 
     def see(self, record: JobRecord) -> None:
         """From now on trials are for gangs with the rights of that job."""
-        self._rank = max(rank(record.level, inside=inside) for inside in self._rivals.ways(record))
+        if record is not self._seen:
+            self._seen, self._enough = record, {}
+            self._rank = max(rank(record.level, inside=inside) for inside in self._rivals.ways(record))
+
+    def enough(self, record: JobRecord, world: World = NOW) -> bool:
+        """Whether enough is free in that world on cards that the gang takes. It is seen then."""
+        self.see(record)
+        if world not in self._enough:
+            ranks = (rank(record.level, inside=inside) for inside in self._rivals.ways(record))
+            self._enough[world] = any(self.free(record.job, world, at) >= record.job.gpu_milli for at in ranks)
+        return self._enough[world]
 
     def victims(self) -> list[JobRecord]:
         """Running jobs that the gang may evict, and that this round lets run."""
@@ -145,13 +159,13 @@ class Worlds:
 
     def fits(self, record: JobRecord, job: Job, world: World = NOW, within: Confinement | None = None) -> bool:
         """Whether the gang with these demands instead would be placed in that world."""
-        return self.placement(replace(record, job=job), world, within) is not None
+        return self.placement(varied(record, job=job), world, within) is not None
 
     def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
         at = (world, self._grain(world, self._rank if rank_ is None else rank_))
         if at not in self._free:
-            free: dict[tuple[str, str], int] = {}
+            free: dict[tuple[SiteId, str], int] = {}
             placer = self.placer(world, rank_)
             for host in self._hosts(world):
                 for card in placer.books.hosts[host.id].cards.values():
@@ -159,13 +173,21 @@ class Worlds:
                         key = (host.path.site, card.kind.gpu_type)
                         free[key] = free.get(key, 0) + max(0, card.milli)
             self._free[at] = free
-        sites = self.sites(job)
-        roles = [role for role in job.roles if role.request.gpu_milli]
-        return sum(
-            milli
-            for (site, gpu_type), milli in self._free[at].items()
-            if site in sites and any(role.throughput_milli(gpu_type) is not None for role in roles)
-        )
+        return sum(self._free[at].get(pool, 0) for pool in self._pools(job))
+
+    def _pools(self, job: Job) -> list[tuple[SiteId, str]]:
+        """Sites with their GPU types that the gang accepts."""
+        types = tuple(role.gpu_types for role in job.roles if role.request.gpu_milli)
+        key = types, job.sites, job.off_premises, job.tier
+        if key not in self._accepted:
+            sites = self.sites(job)
+            roles = [role for role in job.roles if role.request.gpu_milli]
+            self._accepted[key] = [
+                (site, gpu_type)
+                for site, gpu_type in self._offered
+                if site in sites and any(role.throughput_milli(gpu_type) is not None for role in roles)
+            ]
+        return self._accepted[key]
 
     def sites(self, job: Job) -> frozenset[SiteId]:
         """The sites that the gang may run on."""
@@ -197,7 +219,7 @@ class Worlds:
 
     def shorter_limits(self, record: JobRecord) -> list[int]:
         """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
-        left = self.over_s(replace(record, job=replace(record.job, walltime_limit_s=1))) - 1
+        left = self.over_s(varied(record, job=varied(record.job, walltime_limit_s=1))) - 1
         gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
@@ -257,5 +279,5 @@ class Worlds:
                 books.take(record.job, worker)
         leaving = self._ranks.leaving(self._leaving)
         for name, hold in holds(at, leaving, coming, books).items():
-            hold.book(books.hosts[name], 1)
+            hold.book(books.own(name), 1)
         books.keep_back(at, leaving, coming)
