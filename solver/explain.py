@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ..model.decision import Preemption, Reason, ReasonKind, Start
+from ..model.decision import Preemption, Reason, ReasonKind, Resize, Start
 from ..model.job_state import WAITING, JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -19,6 +19,7 @@ from .lifts import ANYWHERE, BUSY, GUARANTEE, LIFTS, PROTECTED, Lift
 from .order import order
 from .rights import only_inside
 from .shortage import of_lifts, reason_of
+from .sizes import as_started, least
 from .tips import tips
 from .unchecked import varied
 from .variants import Variant
@@ -35,11 +36,14 @@ def reasons(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
+    An elastic gang is spoken of at its smallest size, for with that it would start.
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
+    snapshot = _returned(snapshot, resizes)
     explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
@@ -72,6 +76,7 @@ class Explainer:
 
     def reason(self, record: JobRecord) -> Reason:
         """The main reason why that job waits."""
+        record = least(record)
         reason = self._standing(record)
         if reason is None:
             job = record.job
@@ -168,6 +173,20 @@ class Explainer:
             anywhere = anywhere or lift.anywhere
         record = record if job is record.job else varied(record, job=job)
         return self._worlds.placement(record, world, ANYWHERE if anywhere else None)
+
+
+def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
+    """The snapshot with those that return where they return to."""
+    back = {act.job: act.placement for act in resizes}
+    if not back:
+        return snapshot
+    jobs = tuple(
+        replace(record, placement=back[record.id], job=as_started(record, back[record.id]))
+        if record.id in back
+        else record
+        for record in snapshot.jobs
+    )
+    return replace(snapshot, jobs=jobs)
 
 
 def _sets(protected: bool, uncovered: bool) -> list[tuple[Lift, ...]]:

@@ -32,7 +32,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, SolvePolicy, StandardGang
+from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, ReservedPool, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -191,7 +191,8 @@ def policy(seed: int) -> Policy:
         (ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=1_000 * (1 + seed % 3)),) if seed % 4 == 3 else ()
     )
     objective = ObjectivePolicy(standard_gangs=gangs)
-    return Policy(objective=objective, solve=SolvePolicy(budget_ms=60_000), reserved=reserved)
+    eviction = EvictionPolicy(moves_per_hour=(0, 0, 2)[seed % 3])
+    return Policy(objective=objective, eviction=eviction, solve=SolvePolicy(budget_ms=60_000), reserved=reserved)
 
 
 def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
