@@ -29,16 +29,18 @@ from phalanx.model.host import MILLI, Gpu, Host, HostState
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import AntiAffinity, CheckpointPolicy, DatasetRef, Elastic, Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import JobState
-from phalanx.model.policy import EvictionPolicy, Policy, SolvePolicy, TimePolicy
+from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, SolvePolicy, StandardGang, TimePolicy
 from phalanx.model.snapshot import Snapshot
 from phalanx.model.team import GpuQuota, Team
-from phalanx.model.topology import Site, TopologyPath
+from phalanx.model.topology import Layer, Site, TopologyPath
 from phalanx.solver.solve import solve
 
 SITE = SiteId("s")
 LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "5"))
 ROUNDS = 60
 POLICY = Policy(
+    # Room for gangs that fit these hosts is worth much, so that jobs are moved.
+    objective=ObjectivePolicy(room_s=60, standard_gangs=(StandardGang(workers=1, gpus=2, layer=Layer.HOST),)),
     eviction=EvictionPolicy(min_run_s=60),
     time=TimePolicy(starve_after_s=300, replace_grace_s=60, grow_after_s=90),
     solve=SolvePolicy(budget_ms=300),
