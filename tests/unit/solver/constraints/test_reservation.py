@@ -337,7 +337,11 @@ class TestLevels:
     def test_each_may_have_the_card_that_only_it_finds_clear(self, world: Any) -> None:
         """Work that the higher one evicts and the lower one would wait for; work that ends between their starts."""
         jobs = [world.job("p", CARD), world.job("q", CARD, tier=2)]
-        case = Round(world.instance([world.host("a", gpus=2)], [stays(world, 0, never=False), *jobs]))
+        work = [
+            stays(world, 0, never=False),
+            leaves(world, "w", 1_000, CARD, ("a", (2,)), preemptible=Preemptible.NEVER),
+        ]
+        case = Round(world.instance([world.host("a", gpus=3)], [*work, *jobs]))
         assert case.fits(plan={"p": (0, {"a": 1}), "q": (0, {"a": 1})})
         work = leaves(world, "v", 1_000, CARD, ("a", (0,)), preemptible=Preemptible.NEVER)
         case = Round(world.instance([world.host("a", gpus=2)], [work, *jobs]))
