@@ -8,7 +8,6 @@ be, or where that gives it rights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
@@ -71,6 +70,7 @@ class Worlds:
         self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
         self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
+        self._taking: dict[tuple[bool, bool], tuple[Host, ...]] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
 
@@ -235,26 +235,23 @@ class Worlds:
         """Hosts that take no work now, or are held for a gang that lost a host."""
         return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
-    def _hosts(self, world: World) -> list[Host]:
-        hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
-        return [
-            replace(host, windows=()) if world.no_windows and host.windows else host
-            for host in hosts
-            if placeable(host) or host.id in self._usable
-        ]
+    def _hosts(self, world: World) -> tuple[Host, ...]:
+        key = world.all_hosts, world.no_windows
+        if key not in self._taking:
+            hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
+            self._taking[key] = tuple(
+                varied(host, windows=()) if world.no_windows and host.windows else host
+                for host in hosts
+                if placeable(host) or host.id in self._usable
+            )
+        return self._taking[key]
 
     def placer(self, world: World = NOW, rank_: int | None = None) -> Placer:
         """The placer of that world, to look at its rooms; by default for the rights of the job that is seen."""
         rank_ = self._rank if rank_ is None else rank_
         at = (world, self._grain(world, rank_))
         if at not in self._placers:
-            hosts = self._snapshot.hosts if not world.all_hosts else tuple(self._hosts(world))
-            teams = self._snapshot.teams
-            if world.no_limits:
-                teams = tuple(replace(team, limit=None) for team in teams)
-            reserved = () if world.no_reserve else self._policy.reserved
-            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world, rank_), teams=teams)
-            books = Books(fleet, reserved)
+            books = self._books(world, rank_)
             if not world.no_running:
                 self._book(books, world, rank_)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
@@ -262,14 +259,26 @@ class Worlds:
             self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
-    def _running(self, world: World, at: int) -> tuple[JobRecord, ...]:
-        if world.no_running:
-            return ()
+    def _books(self, world: World, at: int) -> Books:
+        """The books of the jobs that run on in that world."""
+        reserved = () if world.no_reserve else self._policy.reserved
         lower, leaving, _ = self._rivals.below(at)
         gone = lower if world.no_lower else leaving if world.no_victims else []
+        if not (world.all_hosts or world.no_running or world.no_limits):
+            # Most run on: those that do not are taken from the books that all share.
+            books = Books(self._snapshot, reserved)
+            for record in (*self._leaving, *gone):
+                for worker in record.placement.workers if record.placement else ():
+                    books.give(record.job, worker)
+            return books
         names = {record.id for record in gone}
         # Those that wait hold nothing, but name layers with labels.
-        return (*(record for record in self._staying if record.id not in names), *self._waiting)
+        running = (*(record for record in self._staying if record.id not in names), *self._waiting)
+        teams, hosts = self._snapshot.teams, self._hosts(world) if world.all_hosts else self._snapshot.hosts
+        if world.no_limits:
+            teams = tuple(varied(team, limit=None) for team in teams)
+        jobs = () if world.no_running else running
+        return Books(unchecked(self._snapshot, hosts=hosts, jobs=jobs, teams=teams), reserved)
 
     def _book(self, books: Books, world: World, at: int) -> None:
         """Books the starts, and what the victims left over that the level must not use."""
