@@ -70,6 +70,7 @@ class Worlds:
         self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
         self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
+        self._fitting: dict[tuple[object, ...], bool] = {}
         self._taking: dict[tuple[bool, bool], tuple[Host, ...]] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
@@ -141,25 +142,43 @@ class Worlds:
         return next((placement for placement in ways if placement is not None), None)
 
     def _placed(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> Placement | None:
-        job, at = record.job, rank(record.level, inside=inside)
-        if self.free(job, world, at) < job.gpu_milli:
+        if not self._could(record, world, within, inside):
             return None
-        placer = self.placer(world, at)
-        team = job.team if inside or placer.books.ledger.limits_team(job.team) else None
-        pooled = placer.books.ledger.pooled(record)
-        key = (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
+        placer, key = self._trial(record, world, within, inside)
         if key not in self._known:
-            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 8
-            placement = placer.place(record, within, self._claims.covers(job) if inside else None)
+            placement = placer.place(record, within, self._claims.covers(record.job) if inside else None)
             if placement is not None:
                 placer.remove(record, placement)
             self._known[key] = placement
         return self._known[key]
 
+    def could(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> bool:
+        """Whether `placement` would find a place; cheaper, as none is chosen."""
+        return any(self._could(record, world, within, inside) for inside in self._rivals.ways(record))
+
+    def _could(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> bool:
+        if self.free(record.job, world, rank(record.level, inside=inside)) < record.job.gpu_milli:
+            return False
+        placer, key = self._trial(record, world, within, inside)
+        if key not in self._fitting:
+            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
+            self.spent += len(self._snapshot.hosts) // 8
+            self._fitting[key] = placer.could(record, within, self._claims.covers(record.job) if inside else None)
+        return self._fitting[key]
+
+    def _trial(
+        self, record: JobRecord, world: World, within: Confinement | None, inside: bool
+    ) -> tuple[Placer, tuple[object, ...]]:
+        """The placer of that world for the gang's rank, and what trials with the same outcome have in common."""
+        at = rank(record.level, inside=inside)
+        placer = self.placer(world, at)
+        team = record.job.team if inside or placer.books.ledger.limits_team(record.job.team) else None
+        pooled = placer.books.ledger.pooled(record)
+        return placer, (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
+
     def fits(self, record: JobRecord, job: Job, world: World = NOW, within: Confinement | None = None) -> bool:
         """Whether the gang with these demands instead would be placed in that world."""
-        return self.placement(varied(record, job=job), world, within) is not None
+        return self.could(varied(record, job=job), world, within)
 
     def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
@@ -193,11 +212,10 @@ class Worlds:
         """The sites that the gang may run on."""
         return allowed_sites(job, self._snapshot, self._policy)
 
-    def heeds_team(self, job: Job) -> bool:
+    def heeds_team(self, record: JobRecord) -> bool:
         """Whether it matters which team's gang it is: it shares cards, or limits or guarantees count it."""
-        if any(role.request.fractional for role in job.roles) or self._rivals.guaranteed:
-            return True
-        return self.placer().books.ledger.limits_team(job.team)
+        shares = any(role.request.fractional for role in record.job.roles)
+        return shares or True in self._rivals.ways(record) or self.placer().books.ledger.limits_team(record.job.team)
 
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
