@@ -118,9 +118,11 @@ class Worlds:
         for job, worker in taken:
             books.take(job, worker)
         found = []
+        counted = books.ledger.limits(record.job, placement)
         for other in self.protected():
             workers = other.placement.workers if other.placement else ()
-            beside = books.ledger.limited or other.job.anti_affinity
+            limits = books.ledger.limits(other.job, other.placement) if other.placement and counted else counted
+            beside = other.job.anti_affinity or not counted.isdisjoint(limits)
             if beside or used.intersection(worker.host for worker in workers):
                 if all(books.returns(other.job, worker) for worker in workers):
                     for worker in workers:
