@@ -14,6 +14,7 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .covered import Covered
+from .demand import Confinement
 from .drain_reasons import DrainReasons
 from .lifts import ANYWHERE, BUSY, GUARANTEE, LIFTS, PROTECTED, Lift
 from .order import order
@@ -80,7 +81,7 @@ class Explainer:
         reason = self._standing(record)
         if reason is None:
             job = record.job
-            team = job.team if self._worlds.heeds_team(job) else None
+            team = job.team if self._worlds.heeds_team(record) else None
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)
             shape = (*asks, record.level, only_inside(record), *self._worlds.apart(record), *self._drains.apart(record))
             if shape not in self._known:
@@ -138,7 +139,8 @@ class Explainer:
         for lifts in _sets(bool(self._worlds.protected()), self._covered.lacking(record) is not None):
             if self._worlds.spent > self._most_work:
                 return None
-            if self.lifted(record, lifts) is not None:
+            trial = self._trial(record, lifts)
+            if trial is not None and self._worlds.could(*trial):
                 return lifts
         return None
 
@@ -148,17 +150,25 @@ class Explainer:
         return (
             self._worlds.spent <= self._most_work
             and bool(self._worlds.victims())
-            and self._worlds.placement(record) is None
-            and self._worlds.placement(record, World(no_victims=True)) is not None
+            and not self._worlds.could(record)
+            and self._worlds.could(record, World(no_victims=True))
         )
 
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:
         """Changes of the gang with which it would start at once."""
         self._worlds.see(record)
-        return tips(record, self._worlds, self._types, self._drains.leaves)
+        return tips(record, self._worlds, self._types, self._drains.leaves if self._drains else None)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
+        trial = self._trial(record, lifts)
+        return None if trial is None else self._worlds.placement(*trial)
+
+    def _trial(self, record: JobRecord, lifts: tuple[Lift, ...]) -> tuple[JobRecord, World, Confinement | None] | None:
+        """The gang without these demands, the world without these rules, and where it must stay together then.
+
+        None where it makes no such demand, or where there is not enough for it at any rate.
+        """
         self._worlds.see(record)
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
@@ -172,7 +182,7 @@ class Explainer:
             job = changed
             anywhere = anywhere or lift.anywhere
         record = record if job is record.job else varied(record, job=job)
-        return self._worlds.placement(record, world, ANYWHERE if anywhere else None)
+        return record, world, ANYWHERE if anywhere else None
 
 
 def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
