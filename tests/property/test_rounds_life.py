@@ -36,7 +36,7 @@ from phalanx.model.topology import Site, TopologyPath
 from phalanx.solver.solve import solve
 
 SITE = SiteId("s")
-LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "5"))
+LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "4"))
 ROUNDS = 60
 POLICY = Policy(
     eviction=EvictionPolicy(min_run_s=60),
