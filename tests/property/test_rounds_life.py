@@ -36,7 +36,7 @@ from phalanx.model.topology import Layer, Site, TopologyPath
 from phalanx.solver.solve import solve
 
 SITE = SiteId("s")
-LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "5"))
+LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "4"))
 ROUNDS = 60
 POLICY = Policy(
     # Room for gangs that fit these hosts is worth much, so that jobs are moved.
