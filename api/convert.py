@@ -8,6 +8,7 @@ from typing import Any
 from ..adapters.ports import RoundRecord, StoredEvent
 from ..model import codec
 from ..model.decision import GoalResult, Prefetch, Reason
+from ..model.elastic import as_placed
 from ..model.host import MILLI, Host
 from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord
@@ -82,6 +83,7 @@ def job(
 def _summary_fields(record: JobRecord, now_s: int, why: schemas.ReasonView | None) -> dict[str, Any]:
     job = record.job
     until_s = now_s if record.started_s is None and not record.state.ended else record.started_s
+    held = job if record.placement is None else as_placed(job, record.placement)
     return {
         "id": job.id,
         "name": job.name or job.id,
@@ -96,8 +98,8 @@ def _summary_fields(record: JobRecord, now_s: int, why: schemas.ReasonView | Non
         "started_s": record.started_s,
         "waited_s": max(0, (until_s or record.state_since_s) - record.submitted_s),
         "attempt": record.attempt,
-        "workers": job.workers,
-        "gpu_milli": job.gpu_milli,
+        "workers": held.workers,
+        "gpu_milli": held.gpu_milli,
         "hosts": list(record.placement.hosts) if record.placement else [],
         "exit_code": record.exit_code,
         "message": record.message,

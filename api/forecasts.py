@@ -38,7 +38,8 @@ Forecaster = Callable[[Snapshot, Policy, Walltime], tuple[Forecast, ...]]
 
 
 def _forecast(snapshot: Snapshot, policy: Policy, learned: Walltime) -> tuple[Forecast, ...]:
-    return forecast(snapshot, policy, decide=decide, learned=learned)
+    ratios = learned.ratios if isinstance(learned, Learned) else ()
+    return forecast(snapshot, policy, decide=decide, learned=learned, ratios=ratios)
 
 
 @dataclass(frozen=True, slots=True)

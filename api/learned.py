@@ -15,18 +15,25 @@ from .story import parsed
 LEAST_RUNS = 3
 """Runs below which nothing is said: two may differ by anything."""
 
+LATEST_RATIOS = 200
+"""Only so many of the latest estimates are judged."""
+
 LATEST_RUNS = 20
 """Of each kind of job only so many of the latest runs count."""
 
 
 class Learned:
-    """The median run of jobs of one team, user, name and size that succeeded in their first attempt."""
+    """The median run of jobs of one team, user, name and size that succeeded in their first attempt.
+
+    `ratios` are the runs of all such jobs that had an estimate, in thousandths of it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._after = 0
         self._running_s: dict[str, int] = {}
         self._runs: dict[Hashable, tuple[int, ...]] = {}
+        self.ratios: tuple[int, ...] = ()
 
     def catch_up(self) -> None:
         """Reads what is new in the log."""
@@ -56,6 +63,9 @@ class Learned:
             job = self._store.job(JobId(name)).job
         except NotFound:
             return
+        if job.walltime_estimate_s is not None:
+            ratio = 1000 * max(1, entry.at_s - since_s) // job.walltime_estimate_s
+            self.ratios = (*self.ratios, ratio)[-LATEST_RATIOS:]
         if job.name:
             # A new tuple, since other threads may be reading the old one.
             runs = self._runs.get(_kind(job), ())

@@ -18,6 +18,7 @@ _SENTENCES = {
     "planned": "attempt {attempt} planned",
     "preempted": "attempt {attempt} must leave",
     "resized": "attempt {attempt} leaves for another size",
+    "moved": "attempt {attempt} leaves for other hosts",
     "swept": "time decided",
     "dependency_ended": "a dependency had ended",
     "gang_reserved": "attempt {attempt}: resources of all workers reserved",

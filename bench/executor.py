@@ -147,7 +147,7 @@ class SimulatedExecutor:
             rank_count=len(intent.placement.workers),
             fails=fails,
             launched_s=now_s,
-            speed_milli=max(1, self._speed(intent) * self._split.milli(intent) // 1000),
+            speed_milli=max(1, self._speed(intent) * self._split.milli(intent) * _size_milli(intent) // 1_000_000),
             saved_s=self._done.get(job.id, 0),
         )
         self.attempts[attempt.key] = attempt
@@ -253,3 +253,8 @@ class SimulatedExecutor:
 
     def _host_event(self, host: HostId, state: HostState, now_s: int) -> HostChanged:
         return HostChanged(id=f"{host}/{state}/{now_s}", at_s=now_s, host=host, state=state, cause="simulated")
+
+
+def _size_milli(intent: Intent) -> int:
+    """Thousandths of the workers asked that the attempt has: an elastic gang's pace is taken to follow its size."""
+    return 1_000 * len(intent.placement.workers) // intent.job.workers

@@ -209,16 +209,19 @@ def _compared(found: Sequence[Solved], names: Sequence[str]) -> Table:
         rows=tuple(rows),
         notes=(
             "Better, equal, worse: the goals in their order, over seeds. Equal starts: the same GPUs at every level; "
-            "what is lost is compared there alone. As good: the same GPUs at every level, the same loss, no worse "
-            "economy.",
+            "what is lost is compared there alone. As good: the same GPUs at every level, the same loss, no later "
+            "plans, no worse economy.",
         ),
     )
 
 
 def _verdict(pairs: Sequence[tuple[Solved, Solved]]) -> str:
-    """Whether the greedy is as good in what counts: GPUs at each level, what is lost, and the economy as a sum."""
+    """Whether the greedy is as good in what counts: GPUs at each level, loss, planned starts, the economy as a sum."""
     same = sum(
-        ours.gpus == theirs.gpus and ours.lost_gpu_min == theirs.lost_gpu_min and _economy(ours) <= _economy(theirs)
+        ours.gpus == theirs.gpus
+        and ours.lost_gpu_min == theirs.lost_gpu_min
+        and sum(ours.planned_h) >= sum(theirs.planned_h)
+        and _economy(ours) <= _economy(theirs)
         for ours, theirs in pairs
     )
     if same == len(pairs):

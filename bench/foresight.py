@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from ..api.engine import decide
+from ..api.learned import LATEST_RATIOS
 from ..model.decision import Decision
 from ..model.ids import JobId
+from ..model.job import Job
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from ..solver.forecast import forecast
@@ -55,6 +58,7 @@ class Foresight:
         self.slips = Slips()
         self._policy, self._every_s = policy, every_s
         self._next_s = 0
+        self._ratios: deque[int] = deque(maxlen=LATEST_RATIOS)
         self._planned: dict[JobId, int] = {}
 
     def due(self, now_s: int) -> bool:
@@ -65,11 +69,17 @@ class Foresight:
         """Makes the service's forecast of all that waits after a round."""
         self._next_s = snapshot.now_s + (self._every_s or 0)
         fresh = {record.id: record for record in snapshot.jobs if not record.attempt}
-        entries = forecast(snapshot, self._policy, decide=decide, bounds=False, most_steps=MOST_STEPS)
+        ratios = tuple(self._ratios)
+        entries = forecast(snapshot, self._policy, decide=decide, bounds=False, most_steps=MOST_STEPS, ratios=ratios)
         for entry in entries:
             record = fresh.get(entry.job)
             if record is not None:
                 self.told.append(Told(entry.job, snapshot.now_s, record.submitted_s, entry.start_s))
+
+    def ran(self, job: Job, seconds: int) -> None:
+        """A job has succeeded in its first attempt after so long: its estimate is judged, as the service does."""
+        if job.walltime_estimate_s is not None:
+            self._ratios.append(1000 * seconds // job.walltime_estimate_s)
 
     def decided(self, decision: Decision) -> None:
         """A round was committed: what became of the plans that were made before."""

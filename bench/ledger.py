@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ..model.elastic import as_placed
 from ..model.host import MILLI, Host
 from ..model.ids import HostId, JobId
 from ..model.job import Job
@@ -38,6 +39,7 @@ class Ledger:
 
     def take(self, job: Job, attempt: int, placement: Placement, now_s: int) -> None:
         """The attempt holds its cards from now on."""
+        job = as_placed(job, placement)
         self._since[job.id] = (now_s, placement, job, attempt)
         self._book(job, placement, 1)
         self._held += job.gpu_milli

@@ -213,6 +213,9 @@ class _Simulation:
         self._drive(now_s)
         record = self._store.job(key[0])
         self._tally.released(record, now_s, self._options.timing.clean_s)
+        outcome = self._tally.outcomes[record.id]
+        if record.state is JobState.SUCCEEDED and record.attempt == 1 and outcome.start_s is not None:
+            self._foresight.ran(record.job, now_s - outcome.start_s)
         if record.state is JobState.QUEUED and record.not_before_s > now_s:
             self._heap.push(record.not_before_s, Wake())
         self._call_round(now_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .elastic import as_placed
 from .host import MILLI
 from .ids import TeamId
 from .limits import ran_s, walltime_limit_s
@@ -49,7 +50,8 @@ class Budgets:
 def cost_gpu_s(record: JobRecord, has_guarantee: bool, now_s: int, policy: Policy) -> int:
     """GPU-seconds that the job holds if it uses up what is left of its walltime limit, at the full price."""
     left_s = max(0, walltime_limit_s(record, has_guarantee, policy) - ran_s(record, now_s))
-    return record.job.gpu_milli * left_s // MILLI
+    job = record.job if record.placement is None else as_placed(record.job, record.placement)
+    return job.gpu_milli * left_s // MILLI
 
 
 def charged_gpu_s(held_gpu_s: int, level: int, policy: Policy) -> int:

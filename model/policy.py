@@ -107,7 +107,10 @@ class ObjectivePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionPolicy:
-    """Eviction limits (RULES 3), times in seconds."""
+    """Eviction limits (RULES 3), times in seconds.
+
+    Only a gang whose restart and idle handover take at most `move_loss_s` is moved; 0 forbids moves.
+    """
 
     min_run_s: int = 600
     max_evictions: int = 3
@@ -115,6 +118,7 @@ class EvictionPolicy:
     clean_s: int = 10
     launch_s: int = 30
     moves_per_hour: int = 10
+    move_loss_s: int = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

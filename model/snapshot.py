@@ -23,7 +23,9 @@ class JobRecord:
 
     `attempt` is the number of its latest attempt (0 before the first); `placement` is set exactly while the state
     holds capacity. `not_before_s` is the end of a back-off. `evictions` are the times (s) it was preempted.
-    `replacing`: the hosts of an attempt that lost one of them, held for the next attempt until `replacing_until_s`.
+    `replacing`: hosts held for the next attempt until `replacing_until_s`: those of an attempt that lost one of them,
+    or those to which it left to return. `resized_to`: the workers with which it left to return, of its elastic role if
+    it has one, else of all; None where it did not. `moves`: the times (s) at which it left to be moved, or to grow.
     `version` rises with each change of the stored row.
     """
 
@@ -45,6 +47,8 @@ class JobRecord:
     not_before_s: int = 0
     replacing: tuple[HostId, ...] = ()
     replacing_until_s: int = 0
+    moves: tuple[int, ...] = ()
+    resized_to: int | None = None
     exit_code: int | None = None
     message: str = ""
     version: int = 0

@@ -1,4 +1,7 @@
-"""Which of the running jobs that may leave each waiting gang may use the capacity of, from outside and from inside."""
+"""Which of the running jobs that may leave each waiting gang may use the capacity of, from outside and from inside.
+
+What a victim leaves is for those that may evict it, what a gang leaves that is moved for its level and those above.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ from collections.abc import Iterable
 
 from ..model.ids import JobId
 from ..model.snapshot import JobRecord
+from .moved import moved_id
 from .rights import Rights, Runner, Starter, may_evict
 
 Reach = frozenset[JobId]
-"""The possible victims whose capacity a start may use."""
+"""Those whose capacity a start may use, by the names under which they leave."""
 
 
 class Access:
     """The reach of the starts of one round. Equal reaches are one object, so that comparing them is cheap."""
 
-    def __init__(self, rights: Rights, victims: Iterable[JobRecord]) -> None:
+    def __init__(self, rights: Rights, victims: Iterable[JobRecord], movers: Iterable[JobRecord] = ()) -> None:
         self._rights = rights
+        self._moved = [(record.level, moved_id(record.id)) for record in movers]
         self._alike: dict[Runner, set[JobId]] = defaultdict(set)
         for victim in victims:
             self._alike[rights.runner(victim)].add(victim.id)
@@ -29,6 +34,7 @@ class Access:
         starter = self._rights.starter(record, inside=inside)
         if starter not in self._reach:
             usable = (jobs for runner, jobs in self._alike.items() if may_evict(starter, runner))
-            found = frozenset[JobId]().union(*usable)
+            moved = (name for level, name in self._moved if level <= starter.level)
+            found = frozenset[JobId]().union(*usable, moved)
             self._reach[starter] = self._same.setdefault(found, found)
         return self._reach[starter]

@@ -16,6 +16,7 @@ from .causes import cause
 from .covered import BY_HIGHER, Covered
 from .empty_fleet import EmptyFleet
 from .rights import only_inside
+from .sizes import least
 from .variants import (
     ANYTIME,
     Variant,
@@ -65,7 +66,7 @@ class Admissions:
 
     def admit(self, job: Job) -> Admission:
         """As the function of that name."""
-        reason = self.impossible(JobRecord(job=job, submitted_s=0))
+        reason = self.impossible(least(JobRecord(job=job, submitted_s=0)))
         warnings = self._advice(job)
         if reason is None:
             return Admission(accepted=True, warnings=warnings)

@@ -27,7 +27,28 @@ class Advice:
 
     def __call__(self, job: Job) -> tuple[str, ...]:
         """All warnings about that job."""
-        return (*_shapes(job), *self._labels(job), *self._windows(job))
+        return (*_shapes(job), *self._labels(job), *self._windows(job), *self._finish(job))
+
+    def _finish(self, job: Job) -> Iterator[str]:
+        """A time to finish by that it would miss even if it started now."""
+        if job.finish_by_s is None:
+            return
+        run_s, by = self._longest_s(job), "its walltime limit"
+        if job.walltime_estimate_s is not None and job.walltime_estimate_s < run_s:
+            run_s, by = job.walltime_estimate_s, "its estimate"
+        left_s = job.finish_by_s - self._snapshot.now_s
+        late_s = self._policy.eviction.launch_s + run_s - left_s
+        if left_s <= 0:
+            yield f"the time that it is to finish by passed {duration(-left_s)} ago"
+        elif late_s > 0:
+            yield (
+                f"started at once it would end {duration(late_s)} after the time that it is to finish by, "
+                f"if it runs for {duration(run_s)}, {by}"
+            )
+
+    def _longest_s(self, job: Job) -> int:
+        guaranteed = any(team.id == job.team and team.guarantee for team in self._snapshot.teams)
+        return walltime_limit_s(JobRecord(job=job, submitted_s=0), guaranteed, self._policy)
 
     def _labels(self, job: Job) -> Iterator[str]:
         """More jobs with a label than the sites of the gang have domains to keep them apart in."""
@@ -62,8 +83,7 @@ class Advice:
             return not fleet.fits(replace(record, job=replace(job, walltime_limit_s=limit)))
 
         fitting = bisect_left(limits, True, key=too_long)
-        guaranteed = any(team.id == job.team and team.guarantee for team in self._snapshot.teams)
-        asked = walltime_limit_s(record, guaranteed, self._policy)
+        asked = self._longest_s(job)
         if fitting:
             yield (
                 f"with a walltime limit of {duration(asked)} it has to wait until maintenance is over; "

@@ -11,21 +11,31 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, victims
 from .drains import named
-from .goals import GoalValue, values
+from .goals import GoalValue, room_left, values
 from .goals_planned import planned_goals
 from .later import Plans
 from .order import Order, order, value_milli
 from .plan import assemble
+from .returning import returners
 from .rights import Key, Rights, rights_of
+from .sizes import ways
+from .spread_now import spread_now
 
 
-def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plans: Plans | None = None) -> list[int]:
-    """What no decision can exceed, one a goal, if only the `startable` gangs can start at all, and only `plans` made.
+def uppers(
+    snapshot: Snapshot,
+    policy: Policy,
+    startable: frozenset[JobId],
+    plans: Plans | None = None,
+    returning: frozenset[JobId] | None = None,
+) -> list[int]:
+    """What no decision can exceed, one a goal, if only the `startable` gangs can start, and only `plans` made.
 
+    Only the `returning` jobs can return; all that are named where that is not told.
     `keep`, `plan`: every named gang starts, or is planned as early as it can be alone; without `plans` they all start.
     `guarantee`: each is claimed as far as it is left and asked. `calm`: no plan changes. `spare`: nobody leaves.
-    `start`: all of them start. `economy`: nothing is lost, no room taken, every possible victim gone. `order`: all of
-    them start.
+    `start`: all of them start, at their largest sizes. `economy`: nothing is lost, no room taken, everybody gone who
+    may leave. `order`: all of them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
@@ -37,7 +47,7 @@ def uppers(snapshot: Snapshot, policy: Policy, startable: frozenset[JobId], plan
         if value.name == "order":
             bounds.append(sum(len(ranks.place) - ranks.place[record.id] for record in gangs))
         elif value.name == "economy":
-            bounds.append(value.value)
+            bounds.append(_all_room(snapshot, policy, value, returning, leaves=bool(gangs)))
         elif value.name == "calm" or value.name.startswith("spare["):
             bounds.append(0)
         elif value.name.startswith("guarantee["):
@@ -84,7 +94,7 @@ def _all_claimed(level: int, gangs: Sequence[JobRecord], rights: Rights) -> int:
     asked: Counter[TeamId] = Counter()
     for record in gangs:
         if record.level == level and rights.can_be_inside(record):
-            asked[record.job.team] += record.job.gpu_milli
+            asked[record.job.team] += max(sized.job.gpu_milli for sized in ways(record))
     claims: dict[frozenset[Key], int] = defaultdict(int)
     for team, milli in asked.items():
         claims[frozenset(key for key in rights.left if rights.holder(team, key[1]) == key[0])] += milli
@@ -95,12 +105,27 @@ def _all_claimed(level: int, gangs: Sequence[JobRecord], rights: Rights) -> int:
 def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: Policy) -> int:
     total, upward = 0, Counter[TeamId]()
     for record in gangs:
+        milli = max(value_milli(sized, policy) for sized in ways(record)) if record.level >= level else 0
         if record.level == level:
-            total += ranks.milli[record.id] * ranks.weight[record.id]
-        if record.level >= level:
-            upward[record.job.team] += ranks.milli[record.id]
+            total += milli * ranks.weight[record.id]
+        upward[record.job.team] += milli
     total += sum(ranks.curve[team].credit(milli) for team, milli in upward.items())
     return policy.objective.horizon_s // 100 * total
+
+
+def _all_room(
+    snapshot: Snapshot, policy: Policy, empty: GoalValue, returning: frozenset[JobId] | None, *, leaves: bool
+) -> int:
+    """`economy` where nothing is lost: everybody gone who may leave, or move, and no gang that returns spread out."""
+    named = returners(snapshot, policy)
+    able = {r.id for r in (*named.shrinkers, *named.movers)} if returning is None else returning
+    movers = [record for record in named.movers if record.id in able]
+    shrinkers = [record for record in named.shrinkers if record.id in able and leaves]
+    if not movers and not shrinkers:
+        return empty.value
+    gone = (*movers, *(victims(snapshot, policy) if leaves else ()))
+    back = {record.id: record for record in (*movers, *shrinkers)}.values()
+    return room_left(snapshot, policy, gone) + sum(spread_now(record, snapshot, policy) for record in back)
 
 
 def judge(

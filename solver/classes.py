@@ -7,43 +7,24 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from ..model.ids import HostId, JobId, SiteId, TeamId
+from ..model.host import Host
+from ..model.ids import HostId, JobId
 from ..model.job import Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from ..model.topology import Layer
 from .access import Access, Reach
-from .confinements import confinements
-from .demand import (
-    CardKind,
-    Confinement,
-    Held,
-    allowed_sites,
-    candidates,
-    card_memory,
-    card_takes,
-    ends_before,
-    held_back,
-    open_to,
-    surely_over_s,
-    victims,
-)
-from .held import Card, HostClass, host_classes
-from .places import Places
+from .confinements import Confinements, confinements
+from .demand import Confinement, candidates, victims
+from .held import HostClass, Ways, host_classes, ways_out
+from .moved import moved_id
+from .returning import returners, smaller
 from .rights import Rights, only_inside, rights_of
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A place that workers of one class may take: a host, and the kind of cards they use there (None: no cards)."""
-
-    host: HostId
-    kind: CardKind | None
-    most: int
+from .sizes import at_size, ways
+from .slots import Narrow, Slot, Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +41,17 @@ class WorkerClass:
         """GPU types of its slots, each once, sorted."""
         return tuple(sorted({slot.kind.gpu_type for slot in self.slots if slot.kind is not None}))
 
+    @property
+    def enough(self) -> bool:
+        """Whether the slots take all workers, each alone."""
+        return sum(slot.most for slot in self.slots) >= self.role.count
+
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """One candidate of the round and its worker classes, in the order of its roles.
+    """One candidate of the round and its worker classes, in the order of its roles; an elastic one at one size.
 
+    Also a running gang that may return: `back` is how it runs now, and `label` tells it from the job itself.
     `reach`: the possible victims whose capacity it may use; `widest_reach`: the same if it starts inside its guarantee,
     where it can (`may_be_inside`); `only_inside`: it starts so or not at all.
     """
@@ -76,16 +63,26 @@ class Gang:
     widest_reach: Reach
     may_be_inside: bool
     only_inside: bool
+    label: str = ""
+    back: JobRecord | None = None
 
     @property
     def id(self) -> JobId:
-        """The job's name."""
-        return self.record.id
+        """The job's name; of an elastic or returning gang with its label, which begins with an @."""
+        return JobId(self.record.id + self.label)
+
+    @property
+    def moved(self) -> bool:
+        """Whether it returns at the size it has."""
+        return self.back is not None and self.back.job.workers == self.record.job.workers
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One round, reduced. Gangs without enough slots for some role are left out: they cannot start now."""
+    """One round, reduced. Gangs without enough slots for some role are left out: they cannot start now.
+
+    `returns`: the ways in which running gangs may return. `ways`: how each job that may leave can do so (`held`).
+    """
 
     snapshot: Snapshot
     policy: Policy
@@ -93,12 +90,19 @@ class Instance:
     gangs: tuple[Gang, ...]
     victims: tuple[JobRecord, ...]
     rights: Rights
+    returns: tuple[Gang, ...]
+    ways: Ways
+
+    @property
+    def coming(self) -> tuple[Gang, ...]:
+        """All that may come to a place now: starts and returns."""
+        return (*self.gangs, *self.returns)
 
     @property
     def columns(self) -> int:
         """Number of (worker class, slot) pairs and victims; fractional workers count each card of their hosts."""
         total = len(self.victims)
-        for gang in self.gangs:
+        for gang in self.coming:
             for workers in gang.workers:
                 if workers.role.request.fractional:
                     total += sum(len(self.hosts[slot.host].cards) for slot in workers.slots)
@@ -107,44 +111,62 @@ class Instance:
         return total
 
 
-class Narrow(Protocol):
-    """Chooses among the hosts that could take a role of a gang."""
-
-    def __call__(self, record: JobRecord, role: Role, reach: Reach, places: Places) -> list[HostClass]:
-        """The hosts to look at, in their order."""
-
-
 class TooLarge(Exception):
     """The instance has more slots than were asked for."""
 
 
 def reduce(snapshot: Snapshot, policy: Policy, *, most: int | None = None, narrow: Narrow | None = None) -> Instance:
-    """The instance of this round at the singleton grain; `narrow` leaves gangs only some of their hosts.
+    """The instance of this round at the singleton grain; the snapshot is `settled`.
 
-    Raises TooLarge once it has more than `most` slots.
+    `narrow` leaves gangs only some of their hosts. Raises TooLarge once gangs that start have more than `most` slots.
     """
-    may_leave = victims(snapshot, policy)
-    hosts = host_classes(snapshot, may_leave)
-    rights = rights_of(snapshot)
-    access, slots = Access(rights, may_leave), _Slots(snapshot, policy, hosts, narrow)
+    may_leave, may_return = victims(snapshot, policy), returners(snapshot, policy)
+    out = ways_out(may_leave, may_return.movers)
+    hosts, rights = host_classes(snapshot, out), rights_of(snapshot)
+    access, slots = Access(rights, may_leave, may_return.movers), Slots(snapshot, policy, hosts, narrow)
     confinement = confinements(snapshot, policy)
-    gangs, total = [], 0
-    for record in candidates(snapshot):
-        may, only = rights.can_be_inside(record), only_inside(record)
-        widest = access.reach(record, inside=may)
-        workers = tuple(
-            slots.of(record, role, widest, _covered(record, role, rights, may)) for role in record.job.roles
-        )
-        may = may and all(w.covered for w in workers if w.role.request.gpu_milli)
-        if only and not may:
-            continue
-        if all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
-            reach = access.reach(record, inside=False)
-            gangs.append(Gang(record, confinement(record.job), workers, reach, widest if may else reach, may, only))
-            total += sum(len(w.slots) for w in workers)
-            if most is not None and total > most:
-                raise TooLarge(f"more than {most} slots")
-    return Instance(snapshot, policy, hosts, tuple(gangs), may_leave, rights)
+    starting = (
+        _start(record, access, rights, slots, confinement)
+        for candidate in candidates(snapshot)
+        for record in ways(candidate)
+    )
+    gangs = _at_most((gang for gang in starting if gang is not None), most)
+    kinds = {host.id: host for host in snapshot.hosts}
+    smaller_ones = ((r, replace(r, job=at_size(r.job, size))) for r in may_return.shrinkers for size in smaller(r))
+    pairs = (*smaller_ones, *((record, record) for record in may_return.movers))
+    returning = (_return(now, then, kinds, slots, confinement) for now, then in pairs)
+    returns = tuple(gang for gang in returning if gang is not None)
+    return Instance(snapshot, policy, hosts, gangs, may_leave, rights, returns, out)
+
+
+def _at_most(gangs: Iterable[Gang], most: int | None) -> tuple[Gang, ...]:
+    """The gangs; raises TooLarge as soon as they have more than so many slots."""
+    found, total = [], 0
+    for gang in gangs:
+        found.append(gang)
+        total += sum(len(workers.slots) for workers in gang.workers)
+        if most is not None and total > most:
+            raise TooLarge(f"more than {most} slots")
+    return tuple(found)
+
+
+def _start(record: JobRecord, access: Access, rights: Rights, slots: Slots, confinement: Confinements) -> Gang | None:
+    """The candidate at its size; None where it cannot start at it."""
+    may, only = rights.can_be_inside(record), only_inside(record)
+    label = f"@{record.job.workers}" if record.job.elastic else ""
+    widest = access.reach(record, inside=may)
+    workers = []
+    for role in record.job.roles:
+        covered, found = _covered(record, role, rights, may), slots.of(record, role, widest)
+        if covered and only:
+            found = tuple(slot for slot in found if slot.kind is not None and slot.kind.gpu_type in covered)
+        types = sorted({slot.kind.gpu_type for slot in found if slot.kind is not None} & covered) if covered else ()
+        workers.append(WorkerClass(JobId(record.id + label), role, found, tuple(types)))
+    may = may and all(w.covered for w in workers if w.role.request.gpu_milli)
+    if (only and not may) or not all(w.enough for w in workers):
+        return None
+    reach = access.reach(record, inside=False)
+    return Gang(record, confinement(record.job), tuple(workers), reach, widest if may else reach, may, only, label)
 
 
 def _covered(record: JobRecord, role: Role, rights: Rights, may: bool) -> frozenset[str]:
@@ -158,103 +180,39 @@ def _covered(record: JobRecord, role: Role, rights: Rights, may: bool) -> frozen
     )
 
 
-class _Slots:
-    """The slots of worker classes. Equal roles have equal slots: a large queue has many jobs of few shapes."""
-
-    def __init__(
-        self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass], narrow: Narrow | None
-    ) -> None:
-        self._snapshot, self._policy, self._narrow = snapshot, policy, narrow
-        self._held = held_back(snapshot)
-        self._places = Places(hosts.values())
-        # Work that is over between the same two beginnings of windows meets the same windows.
-        self._begins = sorted({window.start_s for host in hosts.values() for window in host.host.windows})
-        self._known: dict[object, tuple[Slot, ...]] = {}
-
-    def of(self, record: JobRecord, role: Role, reach: Reach, covered: frozenset[str]) -> WorkerClass:
-        """The workers of that role, their gang reaching these victims, and covered on these GPU types."""
-        sites = allowed_sites(record.job, self._snapshot, self._policy)
-        team = record.job.team if role.request.fractional else None
-        over_s = surely_over_s(record, self._snapshot, self._policy) if self._begins else 0
-        own = record.id if record.replacing or self._narrow is not None else None
-        level = record.level if self._held else 0
-        key = (
-            role.request,
-            role.gpu_types,
-            role.count,
-            sites,
-            team,
-            reach,
-            bisect_left(self._begins, over_s),
-            own,
-            level,
-        )
-        if key not in self._known:
-            among = self._narrow(record, role, reach, self._places) if self._narrow else self._places.among(role, reach)
-            usable = _open(among, record, self._held, self._snapshot.now_s, over_s)
-            self._known[key] = _slots(record.job.team, role, usable, sites, reach)
-        slots = self._known[key]
-        if not covered:
-            return WorkerClass(record.id, role, slots)
-        if only_inside(record):
-            slots = tuple(slot for slot in slots if slot.kind is not None and slot.kind.gpu_type in covered)
-        types = sorted({slot.kind.gpu_type for slot in slots if slot.kind is not None} & covered)
-        return WorkerClass(record.id, role, slots, tuple(types))
+def _return(
+    now: JobRecord, then: JobRecord, hosts: dict[HostId, Host], slots: Slots, confinement: Confinements
+) -> Gang | None:
+    """The running gang as it may return: on what is free and what it leaves itself, each role on its GPU type."""
+    moved, where = then is now, confinement(then.job)
+    label = "@again" if moved else f"@again{then.job.workers}"
+    reach = frozenset({moved_id(now.id) if moved else now.id})
+    held = _holds(now, hosts)
+    shut = _pointless(now, where, hosts) if moved else None
+    workers = []
+    for role in then.job.roles:
+        found = (slot for slot in slots.of(then, role, reach) if slot.host != shut)
+        on_type = tuple(s for s in found if s.kind is None or s.kind.gpu_type in held[role.name])
+        workers.append(WorkerClass(JobId(now.id + label), role, on_type))
+    if not all(w.enough for w in workers):
+        return None
+    return Gang(then, where, tuple(workers), reach, reach, False, False, label, now)
 
 
-def _open(
-    hosts: Iterable[HostClass], record: JobRecord, held: Mapping[HostId, Held], now_s: int, over_s: int
-) -> list[HostClass]:
-    """The hosts that take the gang, as far as their state and their windows go."""
-    return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
+def _holds(record: JobRecord, hosts: dict[HostId, Host]) -> dict[str, set[str]]:
+    """The GPU types on which each role runs: one, if it was started by these rules."""
+    types: dict[str, set[str]] = {role.name: set() for role in record.job.roles}
+    for worker in record.placement.workers if record.placement else ():
+        gpu = hosts[worker.host].gpu(worker.gpus[0]) if worker.gpus else None
+        if gpu is not None:
+            types[worker.role].add(gpu.gpu_type)
+    return types
 
 
-def _slots(
-    team: TeamId, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId], reach: Reach
-) -> tuple[Slot, ...]:
-    slots = []
-    for host in hosts:
-        if host.host.path.site not in sites:
-            continue
-        beside_cards = _most_beside_cards(role, host, reach)
-        if beside_cards == 0:
-            continue
-        if not role.request.gpu_milli:
-            slots.append(Slot(host.id, None, beside_cards))
-            continue
-        for kind in sorted({card.kind for card in host.cards}):
-            most = min(beside_cards, _most_on_cards(team, role, host, kind, reach))
-            if most > 0:
-                slots.append(Slot(host.id, kind, most))
-    return tuple(slots)
-
-
-def _most_beside_cards(role: Role, host: HostClass, reach: Reach) -> int:
-    """Workers of the role that CPU, memory and network of the host may come to allow, at most its count."""
-    most = role.count
-    for resource in ("cpu_milli", "memory_mib", "network_mbps"):
-        asked = getattr(role.request, resource)
-        if asked:
-            freed = sum(getattr(part, resource) for part in host.freed if part.job in reach)
-            most = min(most, max(0, getattr(host, resource) + freed) // asked)
-    return most
-
-
-def _most_on_cards(team: TeamId, role: Role, host: HostClass, kind: CardKind, reach: Reach) -> int:
-    """Workers of the role that the host's cards of that kind may come to allow."""
-    request = role.request
-    if role.throughput_milli(kind.gpu_type) is None or not card_takes(request, kind.memory_mib):
-        return 0
-    cards = [card for card in host.cards if card.kind == kind]
-    if not request.fractional:
-        return sum(card.may_empty(reach) for card in cards) // request.whole_gpus
-    return sum(most_on_card(team, role, card, reach) for card in cards)
-
-
-def most_on_card(team: TeamId, role: Role, card: Card, reach: Reach) -> int:
-    """Fractional workers of the role that one card can come to take; 0 on a card that stays another team's."""
-    request = role.request
-    milli, memory = card.most_room(team, reach)
-    most = milli // request.gpu_milli
-    booked = card_memory(request, card.kind.memory_mib)
-    return min(most, memory // booked) if booked else most
+def _pointless(record: JobRecord, where: Confinement, hosts: dict[HostId, Host]) -> HostId | None:
+    """The host to which a gang on one host would be moved for nothing: all of it again, and on like cards."""
+    used = record.placement.hosts if record.placement else ()
+    if len(used) != 1 or not (record.job.workers == 1 or where.required is Layer.HOST):
+        return None
+    cards = {(gpu.gpu_type, gpu.memory_mib) for gpu in hosts[used[0]].gpus}
+    return used[0] if len(cards) == len({gpu_type for gpu_type, _ in cards}) else None

@@ -1,4 +1,4 @@
-"""From a solution of the model to starts: counts become ranks, cards get their indices."""
+"""From a solution of the model to starts and returns: counts become ranks, cards get their indices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.decision import Start
+from ..model.decision import Resize, Start
 from ..model.ids import HostId, JobId
 from .access import Reach
 from .allot import allot
@@ -22,7 +22,7 @@ Counts = dict[str, dict[tuple[HostId, CardKind | None], int]]
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A gang that starts: whether inside, its counts by role and place, and the cards of its fractions."""
+    """A gang that starts or returns: whether inside, its counts by role and place, and the cards of its fractions."""
 
     gang: Gang
     inside: bool
@@ -34,26 +34,29 @@ class _Chosen:
         return self.gang.widest_reach if self.inside else self.gang.reach
 
 
-def decode(variables: Variables, solution: Sequence[int]) -> tuple[list[Start], list[JobId]]:
-    """The starts and the victims that the solution stands for."""
+def decode(variables: Variables, solution: Sequence[int]) -> tuple[list[Start], list[JobId], list[Resize]]:
+    """The starts, the victims and the returns that the solution stands for."""
     instance = variables.instance
-    chosen = [_chosen(gang, variables, solution) for gang in instance.gangs if solution[variables.started(gang).index]]
+    chosen = [_chosen(gang, variables, solution) for gang in instance.coming if solution[variables.started(gang).index]]
     # From the lowest level up: a lower level leaves the cards that only higher ones may use, and takes its own first.
     chosen.sort(key=lambda one: (one.gang.record.level, one.inside))
     leaving = [victim for victim in instance.victims if solution[variables.evicted(victim.id).index]]
     books = Books(instance.snapshot)
-    for victim in leaving:
-        for worker in victim.placement.workers if victim.placement is not None else ():
-            books.give(victim.job, worker)
-    allotted = _allotted(instance, chosen, {victim.id for victim in leaving})
-    starts = []
+    for gone in (*leaving, *(one.gang.back for one in chosen if one.gang.back is not None)):
+        for worker in gone.placement.workers if gone.placement is not None else ():
+            books.give(gone.job, worker)
+    ways = frozenset(w for ways in instance.ways.values() for w in ways if solution[variables.left(w).index])
+    allotted = _allotted(instance, chosen, ways)
+    starts, returns = [], []
     for one in chosen:
         record = one.gang.record
         placement = lay_out(record, one.counts, books, one.fractions, allotted[one.gang.id])
-        starts.append(
-            Start(job=record.id, attempt=record.attempt + 1, placement=placement, inside_guarantee=one.inside)
-        )
-    return starts, [victim.id for victim in leaving]
+        attempt = record.attempt + 1
+        if one.gang.back is None:
+            starts.append(Start(job=record.id, attempt=attempt, placement=placement, inside_guarantee=one.inside))
+        else:
+            returns.append(Resize(job=record.id, attempt=attempt, placement=placement))
+    return starts, [victim.id for victim in leaving], returns
 
 
 def _chosen(gang: Gang, variables: Variables, solution: Sequence[int]) -> _Chosen:
@@ -67,8 +70,8 @@ def _chosen(gang: Gang, variables: Variables, solution: Sequence[int]) -> _Chose
     )
 
 
-def _allotted(instance: Instance, chosen: Sequence[_Chosen], gone: set[JobId]) -> dict[JobId, dict[Where, list[int]]]:
-    """The whole cards of each gang that starts, by host and kind."""
+def _allotted(instance: Instance, chosen: Sequence[_Chosen], gone: Reach) -> dict[JobId, dict[Where, list[int]]]:
+    """The whole cards of each gang that starts or returns, by host and kind; `gone`: who leaves, and in which way."""
     shared = {card for one in chosen for cards in one.fractions.values() for card in cards}
     asking: dict[Where, list[tuple[_Chosen, int]]] = defaultdict(list)
     for one in chosen:
@@ -77,9 +80,9 @@ def _allotted(instance: Instance, chosen: Sequence[_Chosen], gone: set[JobId]) -
     allotted: dict[JobId, dict[Where, list[int]]] = {one.gang.id: {} for one in chosen}
     for (host, kind), parts in asking.items():
         left = [
-            (card.index, card.jobs)
+            (card.index, gone.intersection(card.leaving))
             for card in instance.hosts[host].cards
-            if card.kind == kind and not card.fixed and (host, card.index) not in shared and gone.issuperset(card.jobs)
+            if card.kind == kind and (host, card.index) not in shared and card.may_empty(gone)
         ]
         given = allot([(number, one.reach) for one, number in parts], left)
         for (one, _), cards in zip(parts, given, strict=True):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.decision import Start
+from ..model.decision import Resize, Start
 from ..model.host import MILLI
 from ..model.ids import HostId, JobId, TeamId
 from ..model.placement import Placement
@@ -35,14 +35,15 @@ class _Chosen:
 
 
 def decode_plans(
-    variables: Variables, solution: Sequence[int], starts: Sequence[Start], victims: Collection[JobId]
+    variables: Variables, solution: Sequence[int], starts: Sequence[Start | Resize], victims: Collection[JobId]
 ) -> list[Planned]:
-    """The plans that the solution stands for, beside these starts, the victims gone."""
+    """The plans that the solution stands for, beside these starts and returns, the victims gone."""
     chosen = [_chosen(variables, solution, gang) for gang in variables.plans.gangs]
     made = [plan for plan in chosen if plan is not None]
     if not made:
         return []
-    cards = _assign(variables, made, starts, set(victims))
+    gone = {*victims, *(act.job for act in starts if isinstance(act, Resize))}
+    cards = _assign(variables, made, starts, gone)
     return [Planned(plan.gang.record, _placement(variables, plan, cards[plan.gang.id]), plan.start_s) for plan in made]
 
 
@@ -61,7 +62,7 @@ def _chosen(variables: Variables, solution: Sequence[int], gang: LaterGang) -> _
 
 
 def _assign(
-    variables: Variables, made: Sequence[_Chosen], starts: Sequence[Start], victims: Collection[JobId]
+    variables: Variables, made: Sequence[_Chosen], starts: Sequence[Start | Resize], victims: Collection[JobId]
 ) -> dict[JobId, set[tuple[HostId, int]]]:
     """The cards of each plan; its earlier ones where it may keep them, else the lowest."""
     late: dict[tuple[HostId, int], int] = {}

@@ -14,7 +14,7 @@ from functools import cache
 from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import HostId, JobId, SiteId
 from ..model.job import Job, Role, Strictness, WorkerRequest
-from ..model.job_state import JobState
+from ..model.job_state import JobState, StopCause
 from ..model.limits import grace_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -167,12 +167,18 @@ def placeable(host: Host) -> bool:
 
 def replacing(record: JobRecord, now_s: int) -> bool:
     """Whether the waiting gang lost a host so lately that the others, and spares, are held for it."""
-    return record.state is JobState.QUEUED and now_s < record.replacing_until_s
+    return record.state is JobState.QUEUED and now_s < record.replacing_until_s and record.resized_to is None
+
+
+def _awaited(record: JobRecord, now_s: int) -> bool:
+    """Whether hosts are held for the gang: it lost one, or it left or is leaving to return to them."""
+    leaves = record.state is JobState.STOPPING and record.stop_cause is StopCause.REQUEUED
+    return (record.state is JobState.QUEUED or leaves) and now_s < record.replacing_until_s
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Whom a host is held for: gangs of one level that lost a host of theirs."""
+    """Whom a host is held for: gangs of one level that lost a host of theirs, or return to it."""
 
     level: int
     gangs: frozenset[JobId]
@@ -180,10 +186,10 @@ class Held:
 
 @remembered
 def held_back(snapshot: Snapshot) -> dict[HostId, Held]:
-    """The hosts that are held for gangs that lost one of their hosts; of several gangs those of the highest level."""
+    """The hosts that are held for gangs that lost one of theirs, or return to them; of several the highest level."""
     held: dict[HostId, Held] = {}
     for record in snapshot.jobs:
-        for name in record.replacing if replacing(record, snapshot.now_s) else ():
+        for name in record.replacing if _awaited(record, snapshot.now_s) else ():
             level = max(record.level, held[name].level if name in held else 0)
             others = held[name].gangs if name in held and held[name].level == level else frozenset()
             held[name] = Held(level, others | {record.id} if record.level == level else others)

@@ -23,6 +23,9 @@ class DrainReasons:
         self._snapshot, self._policy = snapshot, policy
         self._plans = {plan.job: plan for plan in reservations}
 
+    def __bool__(self) -> bool:
+        return bool(self._plans)
+
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What tells its reason from those of equal requests: when it is over, where that is too late for plans."""
         binding = self._binding(record)

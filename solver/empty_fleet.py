@@ -20,13 +20,16 @@ from .confinements import offer
 from .demand import allowed_sites
 from .placing import Placer
 from .rooms import ANY_NUMBER, Path, depth
-from .unchecked import unchecked
+from .unchecked import unchecked, varied
 
 
 def well(host: Host) -> Host:
     """The host ready for work, with no card broken."""
-    gpus = tuple(gpu if gpu.healthy else replace(gpu, healthy=True) for gpu in host.gpus)
-    return replace(host, state=HostState.READY, spare=False, gpus=gpus)
+    whole = all(gpu.healthy for gpu in host.gpus)
+    if whole and host.state is HostState.READY and not host.spare:
+        return host
+    gpus = host.gpus if whole else tuple(gpu if gpu.healthy else varied(gpu, healthy=True) for gpu in host.gpus)
+    return varied(host, state=HostState.READY, spare=False, gpus=gpus)
 
 
 def unheld(snapshot: Snapshot) -> Snapshot:
@@ -41,8 +44,10 @@ class EmptyFleet:
     """Every host of the snapshot ready, whole and empty; without its maintenance windows unless `windows`."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, windows: bool = False) -> None:
-        hosts = tuple(well(host) if windows else replace(well(host), windows=()) for host in snapshot.hosts)
-        self.snapshot = replace(snapshot, hosts=hosts, jobs=(), reservations=())
+        hosts = tuple(map(well, snapshot.hosts))
+        if not windows:
+            hosts = tuple(varied(host, windows=()) if host.windows else host for host in hosts)
+        self.snapshot = unchecked(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
         self.placer = Placer(self.snapshot, policy, Books(self.snapshot, policy.reserved))
         self._left = self._beside_pools(policy.reserved)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ortools.sat.python.cp_model import IntVar
 
+from ..model.decision import Resize, Start
 from ..model.placement import WorkerPlacement
 from .classes import Gang, WorkerClass
 from .demand import CardKind
@@ -16,20 +17,23 @@ from .variables import Variables
 
 
 def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
-    """Values of the deciding variables (starts, victims, types, counts, cards, plans); the auxiliary ones follow.
+    """Values of the deciding variables (starts, returns, victims, types, counts, cards, plans); others follow.
 
     `plan` must keep the rules; a start of a gang that the instance left out is ignored.
     """
-    by_job = {start.job: start for start in plan.starts}
+    by_job: dict[str, Start | Resize] = {start.job: start for start in plan.starts}
+    back: dict[str, Start | Resize] = {resize.job: resize for resize in plan.resizes}
+    sides = [(gang, by_job.get(gang.record.id)) for gang in variables.instance.gangs]
+    sides += [(gang, back.get(gang.record.id)) for gang in variables.instance.returns]
     leaving = {preemption.job for preemption in plan.preemptions}
     values = [(variables.evicted(victim.id), int(victim.id in leaving)) for victim in variables.instance.victims]
     shared: set[tuple[str, int]] = set()
-    for gang in variables.instance.gangs:
-        start = by_job.get(gang.id)
+    for gang, found in sides:
+        start = found if found is not None and _of_its_size(gang, found) else None
         values.append((variables.started(gang), int(start is not None)))
         inside = variables.inside(gang)
         if inside is not None and not gang.only_inside:
-            values.append((inside, int(start is not None and start.inside_guarantee)))
+            values.append((inside, int(isinstance(start, Start) and start.inside_guarantee)))
         for workers in gang.workers:
             placed = [w for w in start.placement.workers if w.role == workers.role.name] if start else []
             values += _of_class(variables, gang, workers, placed)
@@ -41,6 +45,11 @@ def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
             if variable is not None:
                 values.append((variable, int((host.id, card.index) in shared)))
     return values + _plans(variables, plan)
+
+
+def _of_its_size(gang: Gang, placed: Start | Resize) -> bool:
+    """Whether it is the gang with as many workers as it starts, or returns, with."""
+    return len(placed.placement.workers) == gang.record.job.workers
 
 
 def _plans(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:

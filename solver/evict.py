@@ -17,6 +17,8 @@ from .greedy_drains import drained_plan, planned_around, standing_plan
 from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
+from .shrink import shrunk
+from .sizes import ways
 from .verify_reservation import reservation
 
 _BOTH_ORDERS = 50_000
@@ -27,8 +29,8 @@ def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """A plan that keeps every rule and is never worse, by the goals in order, than `greedy` alone.
 
     Level by level from the top, inside starts first; a gang for which there is no room takes that of the running jobs
-    that it may evict at the least cost, as far as a bounded search finds. That inside work of level 1 gives way to
-    level 2 of its own guarantee is left to the exact stage.
+    that it may evict at the least cost, as far as a bounded search finds; elastic victims shrink where that is enough.
+    That inside work of level 1 gives way to level 2 of its own guarantee, and moves, are left to the exact stage.
     """
     if named(snapshot, policy):
         return _around_plans(snapshot, policy)
@@ -39,7 +41,7 @@ def greedy_plan(snapshot: Snapshot, policy: Policy) -> Plan:
     numbers = order(snapshot, policy)
     ranks = (rate,) if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS else (worth, rate)
     plans = [plain, *(_plan(snapshot, policy, waiting, possible, numbers, rank) for rank in ranks)]
-    return max(plans, key=lambda plan: _attained(snapshot, policy, plan))
+    return shrunk(snapshot, policy, max(plans, key=lambda plan: _attained(snapshot, policy, plan)))
 
 
 def _around_plans(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -52,10 +54,11 @@ def _around_plans(snapshot: Snapshot, policy: Policy) -> Plan:
             plans.append(drained_plan(snapshot, policy, (), numbers, rank))
         if possible:
             plans.append(drained_plan(snapshot, policy, possible, numbers, rank))
-    return max(
+    best = max(
         (plan for plan in plans if plan is plans[0] or _keeps_promises(snapshot, policy, plan)),
         key=lambda plan: _attained(snapshot, policy, plan),
     )
+    return shrunk(snapshot, policy, best)
 
 
 def _keeps_promises(snapshot: Snapshot, policy: Policy, plan: Plan) -> bool:
@@ -80,7 +83,8 @@ def _plan(
 
     def place(record: JobRecord, inside: bool) -> Placement | None:
         search.real.placer.pressure.leaves(record)
-        return search.place(record, claims.covers(record.job) if inside else None)
+        sized = ((way, claims.covers(way.job) if inside else None) for way in ways(record))
+        return next((there for way, only in sized if (there := search.place(way, only)) is not None), None)
 
     starts: tuple[Start, ...] = in_order(waiting, numbers, rank, place, claims, search.begin)
     chosen: list[JobId] = [record.id for record in search.chosen]

@@ -46,7 +46,7 @@ def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
     moved = [replace(start, placement=traded.get(start.job, start.placement)) for start in plan.starts]
     waiting = {record.id: record for record in snapshot.jobs if plan.reservations}
     plans = [Planned(waiting[r.job], r.placement, r.planned_start_s) for r in plan.reservations]
-    return assemble(snapshot, policy, moved, [act.job for act in plan.preemptions], plans)
+    return assemble(snapshot, policy, moved, [act.job for act in plan.preemptions], plans, plan.resizes)
 
 
 def _traits(record: JobRecord, start: Start, now_s: int) -> Hashable:
@@ -57,7 +57,8 @@ def _traits(record: JobRecord, start: Start, now_s: int) -> Hashable:
     where = (job.topology, job.cross_site, job.sites, job.off_premises, job.tier)
     # Spares, and the hosts that are held for it, are for this gang alone.
     own = record.id if replacing(record, now_s) else None
-    return job.team, record.level, job.roles, where, job.anti_affinity, ends, start.inside_guarantee, own
+    size = len(start.placement.workers)
+    return job.team, record.level, job.roles, size, where, job.anti_affinity, ends, start.inside_guarantee, own
 
 
 def _costs(

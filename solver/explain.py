@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ..model.decision import Preemption, Reason, ReasonKind, Start
+from ..model.decision import Preemption, Reason, ReasonKind, Resize, Start
 from ..model.job_state import WAITING, JobState
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -14,11 +14,13 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .admission import Admissions
 from .covered import Covered
+from .demand import Confinement
 from .drain_reasons import DrainReasons
 from .lifts import ANYWHERE, BUSY, GUARANTEE, LIFTS, PROTECTED, Lift
 from .order import order
 from .rights import only_inside
 from .shortage import of_lifts, reason_of
+from .sizes import as_started, least
 from .tips import tips
 from .unchecked import varied
 from .variants import Variant
@@ -35,11 +37,14 @@ def reasons(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
+    An elastic gang is spoken of at its smallest size, for with that it would start.
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
+    snapshot = _returned(snapshot, resizes)
     explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
@@ -72,10 +77,11 @@ class Explainer:
 
     def reason(self, record: JobRecord) -> Reason:
         """The main reason why that job waits."""
+        record = least(record)
         reason = self._standing(record)
         if reason is None:
             job = record.job
-            team = job.team if self._worlds.heeds_team(job) else None
+            team = job.team if self._worlds.heeds_team(record) else None
             asks = (job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team)
             shape = (*asks, record.level, only_inside(record), *self._worlds.apart(record), *self._drains.apart(record))
             if shape not in self._known:
@@ -133,7 +139,8 @@ class Explainer:
         for lifts in _sets(bool(self._worlds.protected()), self._covered.lacking(record) is not None):
             if self._worlds.spent > self._most_work:
                 return None
-            if self.lifted(record, lifts) is not None:
+            trial = self._trial(record, lifts)
+            if trial is not None and self._worlds.could(*trial):
                 return lifts
         return None
 
@@ -143,17 +150,25 @@ class Explainer:
         return (
             self._worlds.spent <= self._most_work
             and bool(self._worlds.victims())
-            and self._worlds.placement(record) is None
-            and self._worlds.placement(record, World(no_victims=True)) is not None
+            and not self._worlds.could(record)
+            and self._worlds.could(record, World(no_victims=True))
         )
 
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:
         """Changes of the gang with which it would start at once."""
         self._worlds.see(record)
-        return tips(record, self._worlds, self._types, self._drains.leaves)
+        return tips(record, self._worlds, self._types, self._drains.leaves if self._drains else None)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
+        trial = self._trial(record, lifts)
+        return None if trial is None else self._worlds.placement(*trial)
+
+    def _trial(self, record: JobRecord, lifts: tuple[Lift, ...]) -> tuple[JobRecord, World, Confinement | None] | None:
+        """The gang without these demands, the world without these rules, and where it must stay together then.
+
+        None where it makes no such demand, or where there is not enough for it at any rate.
+        """
         self._worlds.see(record)
         job, world, anywhere = record.job, NOW, False
         for lift in lifts:
@@ -167,7 +182,21 @@ class Explainer:
             job = changed
             anywhere = anywhere or lift.anywhere
         record = record if job is record.job else varied(record, job=job)
-        return self._worlds.placement(record, world, ANYWHERE if anywhere else None)
+        return record, world, ANYWHERE if anywhere else None
+
+
+def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
+    """The snapshot with those that return where they return to."""
+    back = {act.job: act.placement for act in resizes}
+    if not back:
+        return snapshot
+    jobs = tuple(
+        replace(record, placement=back[record.id], job=as_started(record, back[record.id]))
+        if record.id in back
+        else record
+        for record in snapshot.jobs
+    )
+    return replace(snapshot, jobs=jobs)
 
 
 def _sets(protected: bool, uncovered: bool) -> list[tuple[Lift, ...]]:

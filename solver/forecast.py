@@ -104,11 +104,13 @@ def forecast(
     most_steps: int = MOST_STEPS,
     learned: Learned | None = None,
     bounds: bool = True,
+    ratios: Sequence[int] = (),
 ) -> tuple[Forecast, ...]:
     """A forecast for every waiting job, in the order of the snapshot; pure and deterministic.
 
     At each expected end the hosts come free and `decide` chooses what starts. `bounds` False leaves out the second
-    run, by limits, and with it `earliest_s` and `latest_s`.
+    run, by limits, and with it `earliest_s` and `latest_s`. `ratios` (run over estimate of ended jobs, in thousandths)
+    correct estimates.
     """
     waiting = [record for record in snapshot.jobs if record.state in WAITING]
     if not waiting:
@@ -118,7 +120,7 @@ def forecast(
     opening = Future(snapshot, policy, Walltimes(snapshot, policy)).snapshot()
     first = unpack(decide(opening, policy))
     run = _Run(snapshot, policy, decide, first, horizon_s, most_steps, never)
-    expected = run(Walltimes(snapshot, policy, learned=learned))
+    expected = run(Walltimes(snapshot, policy, learned=learned, ratios=ratios))
     by_limits = run(Walltimes(snapshot, policy, by_limits=True)) if bounds else None
     return tuple(_combined(record, expected, by_limits) for record in waiting)
 

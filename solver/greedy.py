@@ -20,6 +20,7 @@ from .demand import candidates
 from .goals import values
 from .order import Order, order
 from .placing import Placer
+from .sizes import ways
 
 _PRECISION = 1_000_000
 """Values per milli-GPU are compared in millionths of a hundredth."""
@@ -52,7 +53,8 @@ def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], ra
 
     def place(record: JobRecord, inside: bool) -> Placement | None:
         placer.pressure.leaves(record)
-        return placer.place(record, only=claims.covers(record.job) if inside else None)
+        sized = ((way, claims.covers(way.job) if inside else None) for way in ways(record))
+        return next((there for way, only in sized if (there := placer.place(way, only=only)) is not None), None)
 
     return in_order(waiting, order(snapshot, policy), rank, place, claims)
 
@@ -71,13 +73,13 @@ def in_order(
     """
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
-    ways = {record.id: claims.ways(record) for record in waiting}
+    sides = {record.id: claims.ways(record) for record in waiting}
     for level in sorted({record.level for record in waiting}, reverse=True):
         for inside in (True, False):
             placed = {start.job for start in starts}
             queue: list[tuple[int, int, int, JobRecord]] = []
             for record in waiting:
-                if record.level == level and inside in ways[record.id] and record.id not in placed:
+                if record.level == level and inside in sides[record.id] and record.id not in placed:
                     first = rank(record, numbers, served[record.job.team])
                     heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
             if queue:
@@ -91,7 +93,7 @@ def in_order(
                     continue
                 placement = place(record, inside)
                 if placement is not None:
-                    served[record.job.team] += numbers.milli[record.id]
+                    served[record.job.team] += numbers.milli_at(record, placement)
                     if inside:
                         claims.take(record.job, placement)
                     attempt = record.attempt + 1

@@ -20,6 +20,7 @@ from .order import Order
 from .plan import Plan, assemble
 from .reprieve import reprieve
 from .reserved import Reserved
+from .sizes import ways
 from .verify_planned import Board, Placed, Planned
 from .verify_promise import placement_faults
 
@@ -166,7 +167,9 @@ class _Drains:
         lower = frozenset(plan.record.id for plan in self.reserved.plans if self._rank(plan) < record.level)
         for without in (frozenset[JobId](), lower) if lower else (lower,):
             self._search.reserve(self.reserved.holds(record, without))
-            placement = self._search.place(record, self._claims.covers(record.job) if inside else None)
+            sized = ((way, self._claims.covers(way.job) if inside else None) for way in ways(record))
+            found = (self._search.place(way, only) for way, only in sized)
+            placement = next((there for there in found if there is not None), None)
             if placement is not None:
                 if inside:
                     self._claims.take(record.job, placement)

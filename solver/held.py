@@ -1,10 +1,15 @@
-"""What each placeable host has free, and what the jobs that may be preempted would free there."""
+"""What each placeable host has free, and what the jobs that may leave it would free there.
+
+A job may leave in ways that differ in who may use what it frees: a possible victim, and an elastic gang that returns
+smaller, under its own name; a gang that is moved under another one (`moved_id`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import product
 
 from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId, TeamId
@@ -12,23 +17,29 @@ from ..model.job import WorkerRequest
 from ..model.snapshot import JobRecord, Snapshot
 from .access import Reach
 from .demand import CardKind, card_memory, usable
+from .moved import moved_id
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A possible victim's part of one card: milli-GPU and MiB; `whole` if the card is its alone."""
+    """The part of one card of a job that may leave: milli-GPU and MiB; `whole` if the card is its alone.
+
+    `ways`: the names under which it may leave.
+    """
 
     job: JobId
     milli: int
     memory_mib: int
     whole: bool
+    ways: tuple[JobId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """A healthy card that new work may come to use: its room now, whose it is, and who may leave it.
 
-    `team`: the team that shares it, None while nobody does. `fixed`: somebody is on it who stays.
+    `team`: the team that shares it, None while nobody does. `fixed`: somebody is on it who stays. `ways`: the sets of
+    those who must leave for it to be empty, one for each choice of how they do.
     """
 
     index: int
@@ -38,6 +49,7 @@ class Card:
     team: TeamId | None
     fixed: bool
     holders: tuple[Holder, ...]
+    ways: tuple[frozenset[JobId], ...]
 
     @property
     def free(self) -> bool:
@@ -45,13 +57,13 @@ class Card:
         return not self.fixed and not self.holders
 
     @property
-    def jobs(self) -> tuple[JobId, ...]:
-        """The possible victims on the card."""
-        return tuple(holder.job for holder in self.holders)
+    def leaving(self) -> tuple[JobId, ...]:
+        """Those who may leave the card, in each way."""
+        return tuple(way for holder in self.holders for way in holder.ways)
 
     def may_empty(self, reach: Reach) -> bool:
-        """Whether work that may use what these victims leave can find the card empty."""
-        return not self.fixed and reach.issuperset(self.jobs)
+        """Whether work that may use what these leave can find the card empty."""
+        return not self.fixed and any(way <= reach for way in self.ways)
 
     def most_room(self, team: TeamId, reach: Reach) -> tuple[int, int]:
         """The most milli-GPU and MiB that fractions of that team could come to find on the card, these victims gone."""
@@ -59,16 +71,17 @@ class Card:
             return MILLI, self.kind.memory_mib
         if self.team not in (None, team):
             return 0, 0
-        leaving = [holder for holder in self.holders if holder.job in reach]
+        leaving = [holder for holder in self.holders if any(way in reach for way in holder.ways)]
         milli = self.milli + sum(holder.milli for holder in leaving)
         return max(0, milli), max(0, self.memory_mib + sum(holder.memory_mib for holder in leaving))
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What one possible victim frees on a host beside cards: milli-cores, MiB, Mbit/s."""
+    """What one job frees on a host beside cards if it leaves in one way: milli-cores, MiB, Mbit/s."""
 
     job: JobId
+    way: JobId
     cpu_milli: int
     memory_mib: int
     network_mbps: int
@@ -110,11 +123,22 @@ class _Load:
     freed: dict[JobId, list[int]] = field(default_factory=dict)
 
 
-def host_classes(snapshot: Snapshot, victims: Iterable[JobRecord]) -> dict[HostId, HostClass]:
-    """Every host of the snapshot that may take some waiting gang."""
-    may_leave = frozenset(record.id for record in victims)
+Ways = dict[JobId, tuple[JobId, ...]]
+"""The names under which each job that may leave can do so."""
+
+
+def ways_out(victims: Iterable[JobRecord], movers: Iterable[JobRecord] = ()) -> Ways:
+    """How these possible victims and movers may leave."""
+    ways: Ways = {record.id: (record.id,) for record in victims}
+    for record in movers:
+        ways[record.id] = (*ways.get(record.id, ()), moved_id(record.id))
+    return ways
+
+
+def host_classes(snapshot: Snapshot, ways: Ways) -> dict[HostId, HostClass]:
+    """Every host of the snapshot that may take some waiting gang, as these may leave."""
     loads = _loads(snapshot)
-    return {host.id: _host_class(host, loads.get(host.id, _Load()), may_leave) for host in usable(snapshot)}
+    return {host.id: _host_class(host, loads.get(host.id, _Load()), ways) for host in usable(snapshot)}
 
 
 def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:
@@ -141,16 +165,17 @@ def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:
 def _holder(record: JobRecord, request: WorkerRequest, gpu: Gpu) -> Holder:
     milli = request.gpu_milli if request.fractional else MILLI
     memory = card_memory(request, gpu.memory_mib)
-    return Holder(record.id, milli, memory, whole=not request.fractional)
+    return Holder(record.id, milli, memory, not request.fractional, ())
 
 
-def _host_class(host: Host, load: _Load, may_leave: frozenset[JobId]) -> HostClass:
+def _host_class(host: Host, load: _Load, ways: Ways) -> HostClass:
     cards = []
     for gpu in host.gpus:
         held = load.holders.get(gpu.index, [])
-        stays = [holder for holder, _ in held if holder.job not in may_leave]
+        stays = [holder for holder, _ in held if holder.job not in ways]
         if not gpu.healthy or any(holder.whole for holder in stays):
             continue
+        holders = _merged((holder for holder, _ in held if holder.job in ways), ways)
         cards.append(
             Card(
                 index=gpu.index,
@@ -159,10 +184,11 @@ def _host_class(host: Host, load: _Load, may_leave: frozenset[JobId]) -> HostCla
                 memory_mib=gpu.memory_mib - sum(holder.memory_mib for holder, _ in held),
                 team=held[0][1] if held else None,
                 fixed=bool(stays),
-                holders=_merged(holder for holder, _ in held if holder.job in may_leave),
+                holders=holders,
+                ways=_emptied_by(holders),
             )
         )
-    freed = tuple(Freed(job, *parts) for job, parts in load.freed.items() if job in may_leave)
+    freed = tuple(Freed(job, way, *parts) for job, parts in load.freed.items() for way in ways.get(job, ()))
     return HostClass(
         host=host,
         cpu_milli=host.cpu_milli - load.cpu_milli,
@@ -173,7 +199,14 @@ def _host_class(host: Host, load: _Load, may_leave: frozenset[JobId]) -> HostCla
     )
 
 
-def _merged(holders: Iterable[Holder]) -> tuple[Holder, ...]:
+NOBODY: tuple[frozenset[JobId], ...] = (frozenset(),)
+
+
+def _emptied_by(holders: tuple[Holder, ...]) -> tuple[frozenset[JobId], ...]:
+    return tuple(frozenset(way) for way in product(*(holder.ways for holder in holders))) if holders else NOBODY
+
+
+def _merged(holders: Iterable[Holder], ways: Ways) -> tuple[Holder, ...]:
     """One holder a job: several workers of one gang may share a card, and leave it together."""
     milli: Counter[JobId] = Counter()
     memory: Counter[JobId] = Counter()
@@ -182,4 +215,4 @@ def _merged(holders: Iterable[Holder]) -> tuple[Holder, ...]:
         first.setdefault(holder.job, holder)
         milli[holder.job] += holder.milli
         memory[holder.job] += holder.memory_mib
-    return tuple(Holder(job, milli[job], memory[job], h.whole) for job, h in first.items())
+    return tuple(Holder(job, milli[job], memory[job], h.whole, ways[job]) for job, h in first.items())

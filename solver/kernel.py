@@ -1,7 +1,8 @@
 """The kernel of a round that is too large for the exact model: some hosts for each gang, and who may leave there.
 
-A gang has the hosts where the greedy starts it, and some that are cheap to free for it: whole racks where it wants one.
-All else is as in the exact model, so that any solution is a decision; the kernel proves nothing about other hosts.
+A gang has the hosts where the greedy starts it, or where it runs if it may return, and some that are cheap to free for
+it: whole racks where it wants one. All else is as in the exact model, so that any solution is a decision; the kernel
+proves nothing about other hosts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+from ..model.decision import Resize, Start
 from ..model.ids import HostId, JobId
 from ..model.job import Role
 from ..model.policy import Policy
@@ -19,10 +21,13 @@ from .classes import Instance, reduce
 from .confinements import confinements
 from .demand import allowed_sites, candidates, victims
 from .goals import victim_cost
-from .held import HostClass, host_classes
+from .held import Card, HostClass, host_classes, ways_out
 from .later import LaterGang, Plans, plans
+from .moved import moved_id
 from .places import Places
 from .plan import Plan
+from .returning import returners
+from .sizes import ways
 
 WAITING, STARTED = 24, 16
 """Hosts at most for each gang beside those where the greedy starts it: where it waits, and where it starts."""
@@ -33,7 +38,8 @@ _LEVEL = 1 << 48
 
 def kernel(snapshot: Snapshot, policy: Policy, plan: Plan, most: int) -> tuple[Instance, Plans]:
     """The reduced instance around that plan, which fits into it, and the plans that it knows; about `most` slots."""
-    near = _Near(snapshot, policy, plan, most // max(1, len(candidates(snapshot))))
+    gangs = sum(len(ways(record)) for record in candidates(snapshot))
+    near = _Near(snapshot, policy, plan, most // max(1, gangs))
     instance = _without(reduce(snapshot, policy, narrow=near), plan, near.used)
     drains = plans(instance)
     if not drains.gangs:
@@ -47,7 +53,13 @@ class _Near:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, plan: Plan, each: int) -> None:
         self._waiting, self._started = min(WAITING, max(1, each)), min(STARTED, max(1, each // 2))
-        self._own = {start.job: {worker.host for worker in start.placement.workers} for start in plan.starts}
+        self._own: dict[JobId, set[HostId]] = defaultdict(set)
+        acts: tuple[Start | Resize, ...] = (*plan.starts, *plan.resizes)
+        for act in acts:
+            self._own[act.job].update(act.placement.hosts)
+        returning = returners(snapshot, policy)
+        for record in (*returning.shrinkers, *returning.movers):
+            self._own[record.id].update(record.placement.hosts if record.placement is not None else ())
         self._snapshot, self._policy = snapshot, policy
         self._confinement = confinements(snapshot, policy)
         self._cost = {v.id: victim_cost(v, snapshot, policy) * _LEVEL**v.level for v in victims(snapshot, policy)}
@@ -64,13 +76,13 @@ class _Near:
         if key not in self._ranked:
             there = [host for host in places.among(role, reach) if host.host.path.site in sites]
             self._ranked[key] = self._rank(role, reach, required, there)
-        ranked, own = self._ranked[key], self._own.get(record.id, set())
+        ranked, own = self._ranked[key], self._own.get(record.id)
         size = self._started if own else max(self._waiting, role.count)
         first = self._asked[key] % max(1, len(ranked))
         self._asked[key] += max(1, size // 2)
         window = [*ranked[first : first + size], *ranked[: max(0, first + size - len(ranked))]]
         chosen = {host.id: host for host in window}
-        chosen.update((host.id, host) for host in places.among(role, reach) if host.id in own)
+        chosen.update((host.id, host) for host in places.among(role, reach) if own and host.id in own)
         self.used.update(chosen)
         return sorted(chosen.values(), key=lambda host: self._number[host.id])
 
@@ -100,7 +112,7 @@ class _Near:
             return 0, 1
         cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
         blocks = min(role.count, len(cards) // request.whole_gpus)
-        held: Counter[frozenset[JobId]] = Counter(frozenset(card.jobs) for card in cards)
+        held: Counter[frozenset[JobId]] = Counter(self._cheapest(card, reach) for card in cards)
         gone: set[JobId] = set()
         price, need = 0, blocks * request.whole_gpus
         for jobs, number in sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0]))):
@@ -111,19 +123,27 @@ class _Near:
             need -= number
         return price, blocks
 
+    def _cheapest(self, card: Card, reach: Reach) -> frozenset[JobId]:
+        """Who leaves the card if it comes to be empty for these."""
+        return min((way for way in card.ways if way <= reach), key=lambda way: (self._sum(way), sorted(way)))
+
     def _sum(self, jobs: frozenset[JobId]) -> int:
-        return sum(self._cost[job] for job in jobs)
+        """Those that are moved are no victims of a level, and cost next to nothing."""
+        return sum(self._cost.get(job, 0) for job in jobs)
 
 
 def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
-    """The instance where nobody may leave but those on the hosts in use, and the victims of the plan."""
+    """The instance where nobody leaves but those on the hosts in use, the victims of the plan, and who may return."""
     leaving = {act.job for act in plan.preemptions}
+    leaving.update(gang.record.id for gang in instance.returns)
     kept = tuple(
         victim
         for victim in instance.victims
         if victim.id in leaving or (victim.placement is not None and not used.isdisjoint(victim.placement.hosts))
     )
-    names = frozenset(victim.id for victim in kept)
+    movers = tuple(gang.back for gang in instance.returns if gang.back is not None and gang.moved)
+    names = frozenset((*(victim.id for victim in kept), *(moved_id(record.id) for record in movers)))
+    out = ways_out(kept, movers)
     known: dict[Reach, Reach] = {}
 
     def less(reach: Reach) -> Reach:
@@ -132,7 +152,7 @@ def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
     gangs = tuple(
         replace(gang, reach=less(gang.reach), widest_reach=less(gang.widest_reach)) for gang in instance.gangs
     )
-    return replace(instance, hosts=host_classes(instance.snapshot, kept), victims=kept, gangs=gangs)
+    return replace(instance, hosts=host_classes(instance.snapshot, out), victims=kept, gangs=gangs, ways=out)
 
 
 def _known(gang: LaterGang, plan: Plan) -> LaterGang | None:

@@ -14,12 +14,13 @@ from ..model.host import Gpu
 from ..model.ids import HostId, JobId
 from ..model.job import Role
 from ..model.snapshot import JobRecord
-from .classes import Instance, Slot, WorkerClass
+from .classes import Instance, WorkerClass
 from .confinements import confinements
 from .demand import CardKind, Confinement, allowed_sites, card_takes, ends_before, placeable, surely_over_s
 from .drain_starts import candidate_starts
 from .drains import Clear, Promise, named, promises
 from .held import HostClass
+from .slots import Slot
 
 RESOURCES = ("cpu_milli", "memory_mib", "network_mbps")
 """What a host has beside cards, in the order of amounts here."""
@@ -27,7 +28,7 @@ RESOURCES = ("cpu_milli", "memory_mib", "network_mbps")
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What one running job holds of one host: milli-cores, MiB, Mbit/s, and its cards; whether it may be preempted."""
+    """What one running job holds of one host: milli-cores, MiB, Mbit/s, and its cards; whether it may leave now."""
 
     record: JobRecord
     may_leave: bool
@@ -65,7 +66,7 @@ class Plans:
     """The named gangs and the promises, all plans that could be made, and what they meet on the hosts.
 
     `known` remembers when what is on a host is clear of a level's way.
-    `over` gives for each gang that may start now when it has surely left its hosts [s].
+    `over` gives for each job that may start or return now when it has surely left its hosts [s].
     """
 
     named: tuple[JobRecord, ...]
@@ -82,7 +83,7 @@ class Plans:
         return sum(len(gang.starts) + sum(len(workers.slots) for workers in gang.workers) for gang in self.gangs)
 
     def staying(self, host: HostId, gang: LaterGang, start_s: int) -> list[Stay]:
-        """The running work on the host that is not clear of the gang's way by then, unless it is preempted now."""
+        """The running work on the host that is not clear of the gang's way by then, unless it leaves now."""
         key = (host, gang.record.level)
         if key not in self.known:
             stays = self.stays.get(host, ())
@@ -116,12 +117,11 @@ def plans(instance: Instance) -> Plans:
         if starts and all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
             gang = LaterGang(record, confinement(record.job), workers, starts, earlier.get(record.id), barred)
             found.append(gang)
-    over = {gang.id: surely_over_s(gang.record, snapshot, policy) for gang in instance.gangs}
+    over = {gang.record.id: surely_over_s(gang.record, snapshot, policy) for gang in instance.coming}
     return Plans(starving, promised, tuple(found), stays, clear, over)
 
 
 def _stays(instance: Instance) -> dict[HostId, tuple[Stay, ...]]:
-    may_leave = {victim.id for victim in instance.victims}
     found: dict[HostId, list[Stay]] = defaultdict(list)
     for record in instance.snapshot.jobs:
         if record.placement is None:
@@ -134,7 +134,7 @@ def _stays(instance: Instance) -> dict[HostId, tuple[Stay, ...]]:
                 amounts[worker.host][number] += getattr(requests[worker.role], resource)
             cards[worker.host].update(worker.gpus)
         for host, (cpu, memory, network) in amounts.items():
-            found[host].append(Stay(record, record.id in may_leave, (cpu, memory, network), frozenset(cards[host])))
+            found[host].append(Stay(record, record.id in instance.ways, (cpu, memory, network), frozenset(cards[host])))
     return {host: tuple(stays) for host, stays in found.items()}
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..model.ids import TeamId
 from ..model.policy import Policy
-from ..model.snapshot import JobRecord, Snapshot
-from .goals import GoalValue, victim_cost
+from ..model.snapshot import Snapshot
+from .goals import GoalValue, shrink_cost, victim_cost
 from .lp_model import LpSolver, certified
 from .lp_relaxation import Relaxation
-from .order import Order, order
+from .order import Curve, Order, order, value_milli
 from .plan import Plan
 
 EFFORT = 4.0
@@ -75,37 +75,41 @@ def _stated(
 
 def _spare(level: int, relaxation: Relaxation, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Objective:
     stopped, objective = {act.job for act in plan.preemptions}, _Objective()
+    back = {act.job: len(act.placement.workers) for act in plan.resizes}
     for record in relaxation.possible:
         if record.level == level:
             cost = victim_cost(record, snapshot, policy)
             objective.terms[relaxation.evicted[record.id]] = -cost
             objective.reached -= cost if record.id in stopped else 0
+    for each in relaxation.returns:
+        if each.now.level == level and each.now is not each.then:
+            cost = shrink_cost(each.now, each.then, snapshot, policy)
+            objective.terms[each.column] = -cost
+            objective.reached -= cost if back.get(each.now.id) == each.then.job.workers else 0
     return objective
 
 
 def _start(level: int, relaxation: Relaxation, ranks: Order, plan: Plan, policy: Policy) -> _Objective:
     """Weighted milli-GPU, and each team's falling credit in portions for all it starts at the level and above."""
     scale = policy.objective.horizon_s // 100
-    started, objective = {start.job for start in plan.starts}, _Objective()
-    teams: dict[TeamId, list[JobRecord]] = defaultdict(list)
-    for record in relaxation.waiting:
+    started, objective = {start.job: len(start.placement.workers) for start in plan.starts}, _Objective()
+    teams: dict[TeamId, dict[int, int]] = defaultdict(dict)
+    reached: Counter[TeamId] = Counter()
+    for record, column in relaxation.starts:
+        milli, starts = value_milli(record, policy), started.get(record.id) == record.job.workers
         if record.level == level:
-            worth = scale * ranks.milli[record.id] * ranks.weight[record.id]
-            objective.terms[relaxation.started[record.id]] = worth
-            objective.reached += worth if record.id in started else 0
+            objective.terms[column] = scale * milli * ranks.weight[record.id]
+            objective.reached += objective.terms[column] if starts else 0
         if record.level >= level:
-            teams[record.job.team].append(record)
-    for team, records in sorted(teams.items()):
-        curve = ranks.curve[team]
-        objective.reached += scale * curve.credit(sum(ranks.milli[r.id] for r in records if r.id in started))
-        _credit(team, records, relaxation, ranks, scale, objective)
+            teams[record.job.team][column] = milli
+            reached[record.job.team] += milli if starts else 0
+    for team, milli_of in sorted(teams.items()):
+        objective.reached += scale * ranks.curve[team].credit(reached[team])
+        _credit(ranks.curve[team], milli_of, relaxation, scale, objective)
     return objective
 
 
-def _credit(
-    team: TeamId, records: list[JobRecord], relaxation: Relaxation, ranks: Order, scale: int, objective: _Objective
-) -> None:
-    curve = ranks.curve[team]
+def _credit(curve: Curve, milli_of: dict[int, int], relaxation: Relaxation, scale: int, objective: _Objective) -> None:
     low, portions = curve.base, {}
     for end, weight in zip(curve.ends, curve.weights, strict=True):
         if end > low and weight:
@@ -113,5 +117,4 @@ def _credit(
             portions[column] = 1
             objective.terms[column] = scale * weight
         low = max(low, end)
-    milli = {relaxation.started[record.id]: -ranks.milli[record.id] for record in records}
-    relaxation.model.at_most({**portions, **milli}, 0)
+    relaxation.model.at_most({**portions, **{column: -milli for column, milli in milli_of.items()}}, 0)

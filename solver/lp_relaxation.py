@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.host import MILLI
 from ..model.ids import HostId, JobId, SiteId, TeamId
@@ -18,8 +18,10 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .confinements import confinements
 from .demand import allowed_sites, candidates, card_takes, victims
-from .held import HostClass, host_classes
+from .held import HostClass, host_classes, ways_out
 from .lp_model import LpModel
+from .returning import returners, smaller
+from .sizes import at_size, ways
 
 Pool = tuple[SiteId, str]
 """The cards of one GPU type at one site."""
@@ -30,12 +32,15 @@ _Class = tuple[int, int, frozenset[Pool]]
 SHARE = 0
 """The size of fractions, which count in milli-GPU; other sizes are whole cards of one worker."""
 
+RETURNS = 9
+"""The level at which returns are entered: above all, for what they take is their own or free."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bin:
     """The cards of one type on one host that new work may come to use, or those of `alike` hosts without victims.
 
-    `free_milli` now; `cards` that may become empty; by victim the milli-GPU it frees and the cards it is on.
+    `free_milli` now; `cards` that may become empty; by job that may leave what it frees [mGPU] and its cards.
     """
 
     pool: Pool
@@ -45,30 +50,63 @@ class Bin:
     leaving: tuple[tuple[JobId, int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A running job, how it may return, and the column that says whether it does."""
+
+    now: JobRecord
+    then: JobRecord
+    column: int
+
+
 class Relaxation:
-    """The model, with the columns that goals are stated in."""
+    """The model, with the columns that goals are stated in.
+
+    `starts`: each candidate at each of its sizes, and its column. `out`: the columns of each way in which a job leaves.
+    """
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.model = LpModel()
-        self.waiting = candidates(snapshot)
-        self.possible = victims(snapshot, policy)
+        self.possible, returning = victims(snapshot, policy), returners(snapshot, policy)
         self.evicted = {record.id: self.model.column(1) for record in self.possible}
         self._snapshot, self._policy = snapshot, policy
-        hosts = host_classes(snapshot, self.possible)
+        hosts = host_classes(snapshot, ways_out(self.possible, returning.movers))
         self._most = _largest(hosts.values())
         bins = _bins(hosts.values())
         self._confinement = confinements(snapshot, policy)
         self._room: Counter[Pool] = Counter()
         for each in bins:
             self._room[each.pool] = max(self._room[each.pool], each.cards)
-        asked = {record.id: self._asked(record.job) for record in self.waiting}
-        self.started = {name: self.model.column(int(parts is not None)) for name, parts in asked.items()}
         by_class: dict[_Class, Counter[int]] = defaultdict(Counter)
-        for record in self.waiting:
-            for size, pools, workers in asked[record.id] or ():
-                by_class[size, record.level, pools][self.started[record.id]] += workers
+        self.starts = [
+            (sized, self._column(sized, sized.level, by_class)) for r in candidates(snapshot) for sized in ways(r)
+        ]
+        smaller_ones = ((r, replace(r, job=at_size(r.job, n))) for r in returning.shrinkers for n in smaller(r))
+        pairs = (*smaller_ones, *((record, record) for record in returning.movers))
+        self.returns = [Return(now, then, self._column(then, RETURNS, by_class)) for now, then in pairs]
+        self.out = {job: [column] for job, column in self.evicted.items()}
+        for back in self.returns:
+            self.out.setdefault(back.now.id, []).append(back.column)
+        self._one_way()
         self._route(by_class, bins)
         self._limits()
+
+    def _column(self, record: JobRecord, level: int, by_class: dict[_Class, Counter[int]]) -> int:
+        """A column for the gang at its size, its workers entered among those of their class."""
+        parts = self._asked(record.job)
+        column = self.model.column(int(parts is not None))
+        for size, pools, workers in parts or ():
+            by_class[size, level, pools][column] += workers
+        return column
+
+    def _one_way(self) -> None:
+        """A candidate starts at one size, and a running job leaves in one way."""
+        sizes: dict[JobId, list[int]] = defaultdict(list)
+        for record, column in self.starts:
+            sizes[record.id].append(column)
+        for columns in (*sizes.values(), *self.out.values()):
+            if len(columns) > 1:
+                self.model.at_most(dict.fromkeys(columns, 1), 1)
 
     def _asked(self, job: Job) -> list[tuple[int, frozenset[Pool], int]] | None:
         """Size, pools and number of the workers of each role with GPUs; None where some role fits nowhere."""
@@ -129,18 +167,27 @@ class Relaxation:
         if any(team.guarantee for team in self._snapshot.teams):
             return
         levels = {record.id: record.level for record in self.possible}
+        least = self._least_levels()
         for level in sorted(set(levels.values())):
             freed: dict[Pool, Counter[int]] = defaultdict(Counter)
             free: Counter[Pool] = Counter()
             for each in bins:
                 free[each.pool] += each.alike * each.free_milli
                 for job, milli, _ in each.leaving:
-                    if levels[job] < level:
-                        freed[each.pool][self.evicted[job]] -= milli
+                    for column in self.out[job]:
+                        if least[column] <= level:
+                            freed[each.pool][column] -= milli
             for pool, parts in loads.items():
                 terms = {column: load for at, column, load in parts if at <= level}
                 if terms:
                     self.model.at_most({**terms, **freed[pool]}, free[pool])
+
+    def _least_levels(self) -> dict[int, int]:
+        """By column of a job that leaves: from which level on what it leaves may be used by others."""
+        least = {self.evicted[record.id]: record.level + 1 for record in self.possible}
+        for each in self.returns:
+            least[each.column] = each.now.level + (each.now is not each.then)
+        return least
 
     def _fill(self, each: Bin, sizes: list[int]) -> dict[int, int]:
         """The workers of each size in one bin: within its milli-GPU, and within its whole blocks of each size."""
@@ -152,7 +199,7 @@ class Relaxation:
             if (size <= each.cards and size) or (not size and milli > 0)
         }
         load = {column: MILLI * size if size else 1 for size, column in columns.items()}
-        freed = {self.evicted[job]: -milli for job, milli, _ in each.leaving}
+        freed = {column: -milli for job, milli, _ in each.leaving for column in self.out[job]}
         self.model.at_most({**load, **freed}, number * each.free_milli)
         for block in (size for size in columns if size > 1):
             terms = {column: size // block for size, column in columns.items() if size >= block}
@@ -162,11 +209,11 @@ class Relaxation:
             for job, _, cards in each.leaving:
                 least = (each.cards - cards) // block
                 if least < most:
-                    self.model.at_most({**terms, self.evicted[job]: least - most}, least)
+                    self.model.at_most({**terms, **dict.fromkeys(self.out[job], least - most)}, least)
         return columns
 
     def _limits(self) -> None:
-        """Gangs that can only run on a type count in their teams' limits of it; so do victims that leave."""
+        """Gangs that can only run on a type count in their teams' limits of it; so do those that leave or shrink."""
         teams = self._snapshot.teams
         limits = {(team.id, quota.gpu_type): quota.gpu_milli for team in teams for quota in team.limit or ()}
         if not limits:
@@ -180,13 +227,13 @@ class Relaxation:
                 for team in _line(record.job.team, parent):
                     if (team, gpu_type) in limits:
                         room[team, gpu_type] -= milli
-                        if record.id in self.evicted:
-                            rows[team, gpu_type][self.evicted[record.id]] = -milli
-        for record in self.waiting:
+                        for column in self.out.get(record.id, ()):
+                            rows[team, gpu_type][column] = -milli
+        for record, column in self.starts:
             for gpu_type, milli in _bound(record.job).items():
                 for team in _line(record.job.team, parent):
                     if (team, gpu_type) in limits:
-                        rows[team, gpu_type][self.started[record.id]] = milli
+                        rows[team, gpu_type][column] = milli
         for key, terms in rows.items():
             # A limit that running work exceeds already binds no more than what leaves.
             self.model.at_most(terms, max(0, room[key]))

@@ -14,6 +14,7 @@ from ortools.sat.python.cp_model import IntVar
 from ..model.host import MILLI
 from ..model.ids import TeamId
 from ..model.topology import Layer
+from . import objective_returning as returning
 from .appetite import appetite
 from .classes import Gang, WorkerClass
 from .constraints.topology import by_domain
@@ -22,6 +23,7 @@ from .fetch import fetch_s
 from .objective_planned import calm, keep, keep_levels, plan, plan_levels
 from .order import Order, order, value_milli
 from .room import Room
+from .sizes import ways
 from .variables import Variables
 
 SECONDS = "mGPU*s"
@@ -69,7 +71,7 @@ class Goal:
 
 
 def _guarantee(level: int, variables: Variables) -> Sum:
-    """milli-GPU that starts of the level gain inside guarantees, less what its victims there lose."""
+    """milli-GPU that starts of the level gain inside guarantees, less what its victims and shrinkers there lose."""
     instance, total = variables.instance, Sum()
     for gang in instance.gangs:
         inside = variables.inside(gang)
@@ -78,17 +80,19 @@ def _guarantee(level: int, variables: Variables) -> Sum:
     for victim in instance.victims:
         if victim.level == level and victim.id in instance.rights.inside:
             total.add(-victim.job.gpu_milli, variables.evicted(victim.id))
+    total.terms += returning.given_up(level, variables)
     return total
 
 
 def _spare(level: int, variables: Variables) -> Sum:
-    """What the victims of the level cost: their GPUs over the horizon, and their losses."""
+    """What the victims of the level cost, and those that return smaller: GPUs over the horizon, and losses."""
     instance, total = variables.instance, Sum()
     for victim in instance.victims:
         if victim.level == level:
             milli = value_milli(victim, instance.policy)
             lost = loss(victim, milli, instance.snapshot.now_s, instance.policy)
             total.add(-(instance.policy.objective.horizon_s * milli + lost), variables.evicted(victim.id))
+    total.terms += returning.shrinks(level, variables)
     return total
 
 
@@ -100,7 +104,8 @@ def _start(level: int, ranks: Order, variables: Variables) -> Sum:
     upward: dict[TeamId, list[Gang]] = defaultdict(list)
     for gang in instance.gangs:
         if gang.record.level == level:
-            total.add(scale * ranks.milli[gang.id] * ranks.weight[gang.id], variables.started(gang))
+            milli = value_milli(gang.record, instance.policy)
+            total.add(scale * milli * ranks.weight[gang.record.id], variables.started(gang))
         if gang.record.level >= level:
             upward[gang.record.job.team].append(gang)
     for team, gangs in sorted(upward.items()):
@@ -115,8 +120,9 @@ def _credit(
 
     The weights fall from segment to segment, so a maximum fills them in order.
     """
-    curve = ranks.curve[team]
-    most = sum(ranks.milli[gang.id] for gang in gangs)
+    curve, policy = ranks.curve[team], variables.instance.policy
+    milli = [value_milli(gang.record, policy) for gang in gangs]
+    most = sum(milli)
     low, portions = curve.base, []
     for number, (end, weight) in enumerate(zip(curve.ends, curve.weights, strict=True)):
         width = min(end - low, most)
@@ -127,20 +133,22 @@ def _credit(
             low = end
         low = max(low, end)
     if portions:
-        started = sum(ranks.milli[gang.id] * variables.started(gang) for gang in gangs)
+        started = sum(amount * variables.started(gang) for amount, gang in zip(milli, gangs, strict=True))
         variables.model.add(sum(portions) <= started)
 
 
 def _speed(variables: Variables) -> Sum:
-    """Slower types, preferred layers left, pipelines cut: all losses."""
+    """Slower types of what starts; preferred layers left, pipelines cut, by returns as far as they change it."""
     total = Sum()
     fleet = {gpu_type for host in variables.instance.snapshot.hosts for gpu_type in host.gpu_types}
-    for gang in variables.instance.gangs:
+    for gang in variables.instance.coming:
         for workers in gang.workers:
-            _slowness(workers, fleet, variables, total)
+            if gang.back is None:
+                _slowness(workers, fleet, variables, total)
             _pipelines(gang, workers, variables, total)
         for layer in gang.confinement.preferred:
             _spread(gang, layer, variables, total)
+    total.terms += returning.together(variables)
     return total
 
 
@@ -210,15 +218,17 @@ def _scarce(variables: Variables) -> Sum:
 
 
 def _fetch(variables: Variables) -> Sum:
-    """Each worker waits until its host has loaded the shards that it lacks of the gang's data set."""
+    """Each worker waits until its host, a new one for its gang, has loaded the shards that it lacks of its data set."""
     total, instance = Sum(), variables.instance
-    for gang in instance.gangs:
+    for gang in instance.coming:
         dataset = gang.record.job.dataset
+        known = gang.back.placement.hosts if gang.back is not None and gang.back.placement is not None else ()
         for workers in gang.workers if dataset is not None else ():
             milli = workers.role.request.gpu_milli or instance.policy.order.cpu_worker_milli
             for slot in workers.slots:
-                waited = fetch_s(instance.hosts[slot.host].host, dataset, instance.policy)
-                total.add(-milli * waited, variables.workers_at(workers, slot))
+                if slot.host not in known:
+                    waited = fetch_s(instance.hosts[slot.host].host, dataset, instance.policy)
+                    total.add(-milli * waited, variables.workers_at(workers, slot))
     return total
 
 
@@ -233,7 +243,7 @@ def _queue_order(ranks: Order, variables: Variables) -> Sum:
     """Among equals the head of the queue first."""
     total = Sum()
     for gang in variables.instance.gangs:
-        total.add(len(ranks.place) - ranks.place[gang.id], variables.started(gang))
+        total.add(len(ranks.place) - ranks.place[gang.record.id], variables.started(gang))
     return total
 
 
@@ -244,7 +254,7 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
     ranks = order(instance.snapshot, instance.policy)
     starting = {record.level for record in waiting}
     sparing = {victim.level for victim in instance.victims}
-    covering = {record.level for record in waiting if instance.rights.can_be_inside(record)}
+    covering = {r.level for r in waiting if any(instance.rights.can_be_inside(sized) for sized in ways(r))}
     covering |= {victim.level for victim in instance.victims if victim.id in instance.rights.inside}
     promised, named = keep_levels(variables), plan_levels(variables)
     listed = []
@@ -259,14 +269,17 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
             listed.append(Goal(f"plan[{level}]", SECONDS, {"plan": Sum(terms=plan(level, variables))}))
         if level in starting:
             listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
-    if waiting:
+    moving = any(gang_way != job for job, found in instance.ways.items() for gang_way in found)
+    if waiting or moving:
         economy = {
             "speed": _speed(variables),
             "scarce": _scarce(variables),
             "room": _room(variables),
             "fetch": _fetch(variables),
+            **({"moves": Sum(terms=returning.moves(variables))} if moving else {}),
         }
         listed.append(Goal("economy", SECONDS, economy))
+    if waiting:
         if promised:
             listed.append(Goal("calm", WORKERS, {"calm": Sum(terms=calm(variables))}))
         listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))

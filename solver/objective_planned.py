@@ -31,8 +31,7 @@ def keep(level: int, variables: Variables) -> Terms:
     for promise in variables.plans.promises:
         if promise.level == level:
             milli = value_milli(promise.record, variables.instance.policy)
-            if promise.record.id in now:
-                terms.append((milli, now[promise.record.id]))
+            terms.extend((milli, started) for started in now[promise.record.id])
             gang = later.get(promise.record.id)
             if gang is not None:
                 at = zip(gang.starts, variables.planned_at(gang), strict=True)
@@ -48,8 +47,7 @@ def plan(level: int, variables: Variables) -> Terms:
     for record in variables.plans.named:
         if record.level == level:
             milli = value_milli(record, variables.instance.policy)
-            if record.id in now:
-                terms.append((milli * horizon_s, now[record.id]))
+            terms.extend((milli * horizon_s, started) for started in now[record.id])
             gang = later.get(record.id)
             if gang is not None:
                 at = zip(gang.starts, variables.planned_at(gang), strict=True)
@@ -87,7 +85,9 @@ def _staying(gang: LaterGang, variables: Variables) -> list[IntVar]:
     return found
 
 
-def _by_job(variables: Variables) -> tuple[dict[JobId, IntVar], dict[JobId, LaterGang]]:
-    """By job: the variable of its start, where it may start, and its plan, where it may have one."""
-    now = {gang.id: variables.started(gang) for gang in variables.instance.gangs}
+def _by_job(variables: Variables) -> tuple[dict[JobId, list[IntVar]], dict[JobId, LaterGang]]:
+    """By job: the variables of its start, one a size at which it may, and its plan, where it may have one."""
+    now: dict[JobId, list[IntVar]] = defaultdict(list)
+    for gang in variables.instance.gangs:
+        now[gang.record.id].append(variables.started(gang))
     return now, {gang.record.id: gang for gang in variables.plans.gangs}

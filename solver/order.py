@@ -8,11 +8,13 @@ from itertools import groupby
 
 from ..model.host import MILLI
 from ..model.ids import JobId, TeamId
+from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import Team, Usage
 from .demand import candidates
 from .remember import remembered
+from .sizes import as_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Order:
     weight: dict[JobId, int]
     place: dict[JobId, int]
     curve: dict[TeamId, Curve]
+
+    def milli_at(self, record: JobRecord, placement: Placement) -> int:
+        """The milli-GPU of the candidate at the size that it has there."""
+        job = as_started(record, placement)
+        return job.gpu_milli or self.milli[record.id] * job.workers // record.job.workers
 
 
 @remembered

@@ -21,7 +21,7 @@ from .ground import ground
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
-from .rooms import Path, Rooms, Tree
+from .rooms import Path, Rooms, Tree, depth
 from .seats import Seats
 from .shapes import shapes
 
@@ -78,6 +78,28 @@ class Placer:
                 self.pressure.takes(job.roles, types)
                 return placement
         return None
+
+    def could(
+        self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
+    ) -> bool:
+        """Whether `place` would find a place; for a gang of one role told from the rooms, without choosing one."""
+        job, shape = record.job, self.shape(record, within)
+        if len(job.roles) > 1:
+            placement = self.place(record, within, only)
+            if placement is not None:
+                self.remove(record, placement)
+            return placement is not None
+        if self._hopeless(job, shape):
+            return False
+        (role,), may, there = job.roles, self._may(job, only), self._there(record, shape)
+        end = depth(shape.confinement.required)
+        for name in self.types(role):
+            if may is None or may((name,)):
+                rooms = self.rooms(role, job.team, name, shape.sites, shape.bar)
+                roomy = (node for node in rooms.nodes() if len(node) == end and rooms[node] >= role.count)
+                if any(there is None or there((name,), node) for node in roomy):
+                    return True
+        return False
 
     @property
     def confinement(self) -> Callable[[Job], Confinement]:

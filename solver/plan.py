@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.decision import Preemption, Start
+from ..model.decision import Preemption, Resize, Start
 from ..model.host import MILLI
 from ..model.ids import JobId, ReservationId
 from ..model.policy import Policy
@@ -15,6 +15,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .demand import loss
 from .drains import reservations_by_job
 from .order import value_milli
+from .sizes import settled
 from .ties import Ties
 from .verify_planned import Planned
 from .verify_promise import Hindrance, Standing
@@ -22,12 +23,13 @@ from .verify_promise import Hindrance, Standing
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round would do: gangs that start, running gangs that leave for them, and hosts set aside for others."""
+    """What a round would do: who starts, who leaves or returns elsewhere for them, and hosts set aside for others."""
 
     starts: tuple[Start, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     releases: tuple[ReservationId, ...] = ()
+    resizes: tuple[Resize, ...] = ()
 
 
 def assemble(
@@ -36,18 +38,21 @@ def assemble(
     starts: Sequence[Start],
     victims: Iterable[JobId],
     plans: Sequence[Planned] = (),
+    resizes: Iterable[Resize] = (),
 ) -> Plan:
-    """The plan of these starts, victims and planned starts: who waits for whom, at what cost, which promises stand."""
+    """The plan of these starts, victims, plans and returns: who waits for whom, at what cost, which promises stand."""
+    snapshot = settled(snapshot)
     chosen = set(victims)
     leaving = [record for record in snapshot.jobs if record.id in chosen]
-    ties = Ties(snapshot, policy, leaving)
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
+    back = tuple(sorted(resizes, key=lambda act: position[act.job]))
+    ties = Ties(snapshot, policy, leaving, back)
     tied = []
     beneficiaries: dict[JobId, list[JobId]] = defaultdict(list)
     for start in sorted(starts, key=lambda start: position[start.job]):
         after = ties.before(start)
         tied.append(replace(start, after=after))
-        for victim in after:
+        for victim in chosen.intersection(after):
             beneficiaries[victim].append(start.job)
     preemptions = tuple(
         Preemption(
@@ -58,11 +63,11 @@ def assemble(
         )
         for record in leaving
     )
-    reservations = _reservations(snapshot, policy, tied, preemptions, plans)
+    reservations = _reservations(snapshot, policy, tied, preemptions, plans, back)
     staying = {plan.id for plan in reservations}
     starting = {start.job for start in starts}
     releases = (r.id for r in snapshot.reservations if r.id not in staying and r.job not in starting)
-    return Plan(tuple(tied), preemptions, reservations, tuple(releases))
+    return Plan(tuple(tied), preemptions, reservations, tuple(releases), back)
 
 
 def _reservations(
@@ -71,6 +76,7 @@ def _reservations(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption],
     plans: Sequence[Planned],
+    resizes: Sequence[Resize],
 ) -> tuple[Reservation, ...]:
     """The reservations of these plans, in the order of the snapshot's jobs: earlier ones go on, with why they moved."""
     if not plans:
@@ -89,7 +95,7 @@ def _reservations(
                 created_s=snapshot.now_s,
             )
             fresh[record.id] = replace(old, placement=plan.placement, planned_start_s=plan.at_s)
-    standing = Standing(snapshot, policy, starts, preemptions, tuple(fresh.values()))
+    standing = Standing(snapshot, policy, starts, preemptions, tuple(fresh.values()), resizes)
     for promise in standing.promises:
         if promise.record.id in fresh and not standing.kept(promise):
             why, moved = standing.hindrance(promise), fresh[promise.record.id]

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LAST = 3
-"""Results that are kept: those of a round's snapshot, and of one or two that it imagines beside it."""
+_LAST = 4
+"""Results that are kept: those of a round's snapshot, and of a few that it imagines beside it."""
 
 
 def remembered(function: Callable[P, T]) -> Callable[P, T]:

@@ -15,6 +15,8 @@ from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job, Preemptible
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
+from .same import Same
+from .sizes import at_size, start_sizes
 
 Key = tuple[TeamId, str]
 """A team that holds a guarantee, and a GPU type that it lists."""
@@ -118,8 +120,13 @@ class Rights:
         return bool(used) and all(self.holder(job.team, gpu_type) is not None for gpu_type in used)
 
     def can_be_inside(self, record: JobRecord) -> bool:
-        """Whether a candidate could start inside at all: of level 1 or above, enough left for each GPU role alone."""
-        roles = [role for role in record.job.roles if role.request.gpu_milli]
+        """Whether a candidate could start inside at all: of level 1 or above, enough left for each GPU role alone.
+
+        An elastic one at its smallest size.
+        """
+        able = start_sizes(record)
+        job = at_size(record.job, able[0]) if able else record.job
+        roles = [role for role in job.roles if role.request.gpu_milli]
         held = self._holders_of(record.job.team)
         return (
             record.level >= 1
@@ -181,7 +188,7 @@ def only_inside(record: JobRecord) -> bool:
 
 def rights_of(snapshot: Snapshot) -> Rights:
     """The guarantees of that snapshot; remembered for the last few, as one round asks for them in many places."""
-    return _remembered(_Same(snapshot)) if any(team.guarantee for team in snapshot.teams) else Rights(snapshot)
+    return _remembered(Same(snapshot)) if any(team.guarantee for team in snapshot.teams) else Rights(snapshot)
 
 
 def inside_now(snapshot: Snapshot) -> frozenset[JobId]:
@@ -189,23 +196,8 @@ def inside_now(snapshot: Snapshot) -> frozenset[JobId]:
     return rights_of(snapshot).inside
 
 
-class _Same:
-    """A snapshot as a key that equals only itself: comparing its contents would cost more than it saves."""
-
-    __slots__ = ("snapshot",)
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.snapshot is other.snapshot
-
-    def __hash__(self) -> int:
-        return id(self.snapshot)
-
-
 @lru_cache(maxsize=2)
-def _remembered(same: _Same) -> Rights:
+def _remembered(same: Same) -> Rights:
     return Rights(same.snapshot)
 
 

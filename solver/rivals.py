@@ -24,7 +24,6 @@ class Rivals:
         self._victims = {record.id for record in victims(snapshot, policy)}
         self._borrowed = any(self._ranks.bar(each) == rank(1, inside=False) for each in (*leaving, *staying))
         self._known: dict[int, Parts] = {}
-        self.guaranteed = bool(self._rights.guarantee)
 
     def ways(self, record: JobRecord) -> tuple[bool, ...]:
         """How the gang is tried: outside guarantees (False), or inside, or both where inside it has more rights."""

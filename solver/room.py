@@ -117,9 +117,7 @@ class Room:
         most = sum(amount * _highest(variable) for amount, variable in use)
         if not cards or not needed or needed * cards + most <= _left(host)[number]:
             return None
-        gain = [
-            (amount, self._variables.evicted(part.job)) for part in host.freed if (amount := getattr(part, resource))
-        ]
+        gain = [(amount, self._variables.left(part.way)) for part in host.freed if (amount := getattr(part, resource))]
         return use, gain
 
     def _supply(self, host: HostClass, cards: Iterable[Card]) -> _Supply:
@@ -135,7 +133,7 @@ class Room:
             if emptied is not None:
                 leaving.append(emptied)
             elif card.holders:
-                leaving.append(self._variables.evicted(card.holders[0].job))
+                leaving.append(self._variables.gone(card.holders[0].job))
             if shared is not None and emptied is None:
                 taking.append((1, shared))
         return _Supply(sum(card.free for card in usable), taking, leaving)

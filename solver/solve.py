@@ -23,6 +23,7 @@ from .evict import greedy_plan
 from .exchange import exchange
 from .explain import reasons
 from .goals import GoalValue, values
+from .grow import grown
 from .guard import Guard, Unlimited
 from .kernel import WAITING, kernel
 from .later import NO_PLANS, Plans, plans
@@ -31,6 +32,7 @@ from .objective import Goal, goals
 from .plan import Plan
 from .prefetch import prefetches
 from .reprieve import reprieve
+from .sizes import settled
 from .stages import Incumbent, Outcome, run
 from .top_up import top_up
 from .variables import Variables
@@ -71,16 +73,18 @@ def solve(
     the search short; the certificate then says `deadline`. The best verified decision so far is returned at any rate.
     `lap` is told of the end of each stage: reduce, greedy, exact, bounds, reasons.
     """
-    guard = guard or Unlimited()
+    guard, snapshot = guard or Unlimited(), settled(snapshot)
     instance = _reduced(snapshot, policy)
     drains = NO_PLANS if instance is None else plans(instance)
     lap("reduce")
     best = _candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
     lap("greedy")
-    startable = candidates(snapshot) if instance is None else instance.gangs
-    anything = bool(startable or drains.gangs)
+    starting = candidates(snapshot) if instance is None else [gang.record for gang in instance.gangs]
+    startable = frozenset(record.id for record in starting)
+    anything = bool(startable or drains.gangs or (instance is not None and instance.returns))
     known = None if instance is None else drains
-    limits = uppers(snapshot, policy, frozenset(gang.id for gang in startable), known)
+    returning = None if instance is None else frozenset(gang.record.id for gang in instance.returns)
+    limits = uppers(snapshot, policy, startable, known, returning)
     outcome, size, grain = Outcome(), (0, 0), Grain.SINGLETONS
     if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
         outcome.stopped = "columns"
@@ -97,13 +101,15 @@ def solve(
     if outcome.stopped and guard.remaining_s() > 0:
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
-    waiting = reasons(snapshot, policy, best.plan.starts, best.plan.preemptions, best.plan.reservations)
+    plan = best.plan
+    waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
     lap("reasons")
     return Decision(
         snapshot_version=snapshot.store_version,
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
+        resizes=best.plan.resizes or grown(snapshot, policy),
         reservations=best.plan.reservations,
         releases=best.plan.releases,
         prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations),
@@ -183,17 +189,18 @@ def build(
 
 
 def _candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Candidate:
-    return _Candidate(stage, plan, values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations))
+    reached = values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    return _Candidate(stage, plan, reached)
 
 
 def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> _Candidate | None:
     """The exact stage's decision; None where it has none or the verifier finds it at fault."""
     if outcome.solution is None:
         return None
-    starts, victims = decode(variables, outcome.solution)
-    planned = decode_plans(variables, outcome.solution, starts, victims)
-    plan = reprieve(snapshot, policy, starts, victims, planned)
-    if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations):
+    starts, victims, returns = decode(variables, outcome.solution)
+    planned = decode_plans(variables, outcome.solution, (*starts, *returns), victims)
+    plan = reprieve(snapshot, policy, starts, victims, planned, returns)
+    if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes):
         return None
     return _candidate(Stage.EXACT, plan, snapshot, policy)
 

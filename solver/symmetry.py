@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ortools.sat.python.cp_model import CpModel
 
+from ..model.ids import JobId
 from .classes import Gang, Instance
 from .order import order
 from .variables import Variables
@@ -15,21 +16,27 @@ from .variables import Variables
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """started(g) >= started(h) for gangs alike in all that rules and goals see, where g stands before h in the queue.
 
-    In any decision that starts h and not g, g can take h's place: its weight is at least h's (it waited at least as
+    Elastic gangs are alike in all their sizes, and start at any. In any decision that starts h and not g, g can take
+    h's place: its weight is at least h's (it waited at least as
     long), and only `order` changes, for the better. Named gangs have goals of their own, and where hosts are reserved
     it matters when a gang is surely over.
     """
     place = order(instance.snapshot, instance.policy).place
     plans = variables.plans
     named = {record.id for record in plans.named}
-    alike: dict[object, list[Gang]] = defaultdict(list)
+    sizes: dict[JobId, list[Gang]] = defaultdict(list)
     for gang in instance.gangs:
-        if gang.id not in named:
-            alike[_traits(gang), plans.over.get(gang.id)].append(gang)
-    for gangs in alike.values():
-        gangs.sort(key=lambda gang: place[gang.id])
-        for before, behind in pairwise(gangs):
-            model.add_implication(variables.started(behind), variables.started(before))
+        if gang.record.id not in named:
+            sizes[gang.record.id].append(gang)
+    alike: dict[object, list[JobId]] = defaultdict(list)
+    for job, gangs in sizes.items():
+        alike[tuple(_traits(gang) for gang in gangs), plans.over.get(job)].append(job)
+    for jobs in alike.values():
+        jobs.sort(key=lambda job: place[job])
+        for before, behind in pairwise(jobs):
+            starts = [variables.started(gang) for gang in sizes[before]]
+            for gang in sizes[behind]:
+                model.add_bool_or(~variables.started(gang), *starts)
 
 
 def _traits(gang: Gang) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..model.elastic import as_placed
 from ..model.ids import TeamId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -56,7 +57,8 @@ class TeamUsage:
 
     def _add(self, record: JobRecord, sign: int) -> None:
         gpu, cpu, memory, network = self._held.get(record.job.team, (0, 0, 0, 0))
-        for role in record.job.roles:
+        job = record.job if record.placement is None else as_placed(record.job, record.placement)
+        for role in job.roles:
             request, number = role.request, sign * role.count
             gpu += number * request.gpu_milli
             cpu += number * request.cpu_milli

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ..model.decision import Start
+from ..model.decision import Resize, Start
 from ..model.ids import HostId, JobId, TeamId
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -21,7 +21,9 @@ Mark = tuple[str, ...]
 class Ties:
     """The ties between the starts and the victims of one round."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, victims: Iterable[JobRecord]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, victims: Iterable[JobRecord], resizes: Iterable[Resize] = ()
+    ) -> None:
         self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
         self._reserved: set[tuple[str, str]] = {
             (pool.site, pool.gpu_type) for pool in policy.reserved if pool.gpu_milli
@@ -40,21 +42,33 @@ class Ties:
         self._runners: dict[JobId, Runner] = {}
         self._bearers: dict[Mark, list[JobId]] = defaultdict(list)
         self._order = {record.id: number for number, record in enumerate(snapshot.jobs)}
-        for victim in victims:
+        back = {act.job: len(act.placement.workers) for act in resizes}
+        # What a job leaves that moves is for its level and above, not only for those that may evict it.
+        self._moved = {
+            record.id: record.level
+            for record in snapshot.jobs
+            if record.id in back and record.placement and back[record.id] >= len(record.placement.workers)
+        }
+        returning = (record for record in snapshot.jobs if record.id in back)
+        for victim in (*victims, *returning):
             if victim.placement is not None:
                 self._runners[victim.id] = self._rights.runner(victim)
                 for mark in self._marks(victim, victim.placement):
                     self._bearers[mark].append(victim.id)
 
     def before(self, start: Start) -> tuple[JobId, ...]:
-        """The victims in its way that it may evict: it waits for them; in the order of the snapshot's jobs."""
+        """Who leaves its way for it, victims and returning jobs: it waits for them; in the order of the snapshot's."""
         record = self._records[start.job]
         starter = self._rights.starter(record, inside=start.inside_guarantee)
         found = {
             victim
             for mark in self._marks(record, start.placement)
             for victim in self._bearers[mark]
-            if may_evict(starter, self._runners[victim])
+            if (
+                record.level >= self._moved[victim]
+                if victim in self._moved
+                else may_evict(starter, self._runners[victim])
+            )
         }
         return tuple(sorted(found, key=self._order.__getitem__))
 

@@ -24,15 +24,17 @@ def tips(
     record: JobRecord,
     worlds: Worlds,
     types: tuple[str, ...],
-    free: Callable[[JobRecord, Placement], bool] = lambda record, placement: True,
+    free: Callable[[JobRecord, Placement], bool] | None = None,
 ) -> tuple[Variant, ...]:
     """At most three changes with which the gang would start at once, the mildest kinds first.
 
-    `free` says whether a gang may have the place that was found for it.
+    `free` says whether a gang may have the place that was found for it; by default any.
     """
 
     def starts(job: Job) -> bool:
         changed = varied(record, job=job)
+        if free is None:
+            return worlds.could(changed)
         placement = worlds.placement(changed)
         return placement is not None and free(changed, placement)
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..model.decision import Start
+from ..model.decision import Resize, Start
 from ..model.ids import HostId, JobId
 from ..model.job_state import JobState
 from ..model.placement import Placement
@@ -16,6 +16,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .evict import greedy_plan
 from .plan import Plan
 from .reprieve import reprieve
+from .sizes import as_started
 from .verify import verify_starts
 from .verify_planned import Planned
 
@@ -31,15 +32,18 @@ def top_up(snapshot: Snapshot, policy: Policy, plan: Plan, level: int) -> Iterat
     """
     records = {record.id: record for record in snapshot.jobs}
     kept = [start for start in plan.starts if records[start.job].level >= level]
-    base = reprieve(snapshot, policy, kept, [act.job for act in plan.preemptions])
+    base = reprieve(snapshot, policy, kept, [act.job for act in plan.preemptions], (), plan.resizes)
     more = greedy_plan(_after(snapshot, base, plan.reservations), policy)
     victims = {act.job for act in (*base.preemptions, *more.preemptions)}
+    # Of a victim the greedy may have shrunk what its world has left of it: it leaves whole.
+    back = (*base.resizes, *(act for act in more.resizes if act.job not in victims))
     for reservations in dict.fromkeys((plan.reservations, more.reservations)):
         plans = [Planned(records[r.job], r.placement, r.planned_start_s) for r in reservations]
         added = list(more.starts)
         for _ in range(_TRIES):
-            topped = reprieve(snapshot, policy, (*base.starts, *added), victims, plans)
-            faults = verify_starts(snapshot, policy, topped.starts, topped.preemptions, topped.reservations)
+            topped = reprieve(snapshot, policy, (*base.starts, *added), victims, plans, back)
+            acts = (topped.starts, topped.preemptions, topped.reservations, topped.resizes)
+            faults = verify_starts(snapshot, policy, *acts)
             if not faults:
                 yield topped
                 break
@@ -56,17 +60,22 @@ def _without(starts: list[Start], subjects: set[str], records: dict[JobId, JobRe
 
 
 def _after(snapshot: Snapshot, plan: Plan, reservations: Sequence[Reservation]) -> Snapshot:
-    """The world in which the plan's starts are planned, its victims keep the rest, and this is promised."""
+    """The world in which the plan's starts and returns are planned, its victims keep the rest, and this is promised."""
     taken: dict[HostId, set[int]] = defaultdict(set)
-    for start in plan.starts:
-        for worker in start.placement.workers:
+    acts: tuple[Start | Resize, ...] = (*plan.starts, *plan.resizes)
+    for act in acts:
+        for worker in act.placement.workers:
             taken[worker.host].update(worker.gpus)
     starts = {start.job: start for start in plan.starts}
+    back = {act.job: act for act in plan.resizes}
     stopped = {act.job for act in plan.preemptions}
     jobs = []
     for record in snapshot.jobs:
         if record.id in starts:
-            jobs.append(_started(record, starts[record.id], snapshot.now_s))
+            start = starts[record.id]
+            jobs.append(replace(_planned(record, start, snapshot.now_s), inside_guarantee=start.inside_guarantee))
+        elif record.id in back:
+            jobs.append(_planned(record, back[record.id], snapshot.now_s))
         elif record.id in stopped:
             jobs.append(_rest(record, taken))
         else:
@@ -74,14 +83,15 @@ def _after(snapshot: Snapshot, plan: Plan, reservations: Sequence[Reservation]) 
     return replace(snapshot, jobs=tuple(jobs), reservations=tuple(r for r in reservations if r.job not in starts))
 
 
-def _started(record: JobRecord, start: Start, now_s: int) -> JobRecord:
+def _planned(record: JobRecord, act: Start | Resize, now_s: int) -> JobRecord:
+    """The job at the size that it has there."""
     return replace(
         record,
+        job=as_started(record, act.placement),
         state=JobState.PLANNED,
-        attempt=start.attempt,
-        placement=start.placement,
+        attempt=act.attempt,
+        placement=act.placement,
         planned_s=now_s,
-        inside_guarantee=start.inside_guarantee,
     )
 
 

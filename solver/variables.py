@@ -10,10 +10,12 @@ from ortools.sat.python import cp_model
 
 from ..model.ids import HostId, JobId
 from ..model.job import Role
-from .classes import Gang, Instance, Slot, WorkerClass, most_on_card
+from .classes import Gang, Instance, WorkerClass
 from .demand import CardKind
 from .held import Card
 from .later import NO_PLANS, LaterGang, Plans
+from .moved import moved_id
+from .slots import Slot, most_on_card
 
 RoleKey = tuple[JobId, str]
 CardKey = tuple[HostId, int]
@@ -49,6 +51,8 @@ class Variables:
     inside(gang)             1 if it starts inside its guarantee
     inside_on(class, type)   1 if it does, with that role on that GPU type
     evicted(job)             1 if a possible victim is preempted
+    left(way)                1 if a job leaves in that way (`held`): preempted or to return smaller, or moved
+    gone(job)                1 if it leaves in any way
     workers_at(class, slot)  workers of a class in a slot
     on_card(class, card)     fractional workers of a class on one card
     uses_type(class, type)   1 if the role runs on that GPU type
@@ -65,6 +69,7 @@ class Variables:
         self._inside = {gang.id: self._inside_of(gang) for gang in instance.gangs if gang.may_be_inside}
         self._inside_on: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
         self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
+        self._left, self._gone = self._ways_out()
         self._at: dict[tuple[RoleKey, Slot], cp_model.IntVar] = {}
         self._on_card: dict[tuple[RoleKey, CardKey], cp_model.IntVar] = {}
         self._type: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
@@ -77,7 +82,7 @@ class Variables:
             gang.id: tuple(model.new_bool_var(f"planned[{gang.record.id},{start_s}]") for start_s in gang.starts)
             for gang in plans.gangs
         }
-        for gang in instance.gangs:
+        for gang in instance.coming:
             for workers in gang.workers:
                 self._create(gang, workers)
         self._emptied = {
@@ -95,10 +100,26 @@ class Variables:
     def _inside_of(self, gang: Gang) -> cp_model.IntVar:
         return self._started[gang.id] if gang.only_inside else self.model.new_bool_var(f"inside[{gang.id}]")
 
+    def _ways_out(self) -> tuple[dict[JobId, cp_model.IntVar], dict[JobId, cp_model.IntVar]]:
+        """The variables `left` and `gone`; of their own only where a job may leave in several ways."""
+        moved = {moved_id(gang.record.id): self._started[gang.id] for gang in self.instance.returns if gang.moved}
+        shrinking = {gang.record.id for gang in self.instance.returns if not gang.moved}
+        left, gone = {}, {}
+        for job, ways in self.instance.ways.items():
+            for way in ways:
+                if way != job:
+                    left[way] = moved[way] if way in moved else self.model.new_constant(0)
+                elif job in shrinking:
+                    left[way] = self.model.new_bool_var(f"left[{way}]")
+                else:
+                    left[way] = self._evicted[job]
+            gone[job] = left[ways[0]] if len(ways) == 1 else self.model.new_bool_var(f"gone[{job}]")
+        return left, gone
+
     @property
     def placed(self) -> tuple[Gang | LaterGang, ...]:
-        """All gangs that get places: those that may start, and the plans."""
-        return (*self.instance.gangs, *self.plans.gangs)
+        """All gangs that get places: those that may start or return, and the plans."""
+        return (*self.instance.coming, *self.plans.gangs)
 
     def _create_counts(self, gang: Gang | LaterGang, workers: WorkerClass) -> Iterator[tuple[Slot, cp_model.IntVar]]:
         key = (gang.id, workers.role.name)
@@ -119,7 +140,7 @@ class Variables:
 
     def _create(self, gang: Gang, workers: WorkerClass) -> None:
         for slot, variable in self._create_counts(gang, workers):
-            victims = (part.job for part in self.instance.hosts[slot.host].freed)
+            victims = (part.way for part in self.instance.hosts[slot.host].freed)
             inside = self._count_inside(gang, workers, slot, victims, variable)
             coming = Coming(gang, workers.role, variable, inside)
             self._by_host[slot.host].append(coming)
@@ -140,7 +161,7 @@ class Variables:
             label = f"{gang.id},{workers.role.name},{slot.host},{card.index}"
             variable = self.model.new_int_var(0, most, f"on[{label}]")
             self._on_card[key, where] = variable
-            inside = self._count_inside(gang, workers, slot, card.jobs, variable)
+            inside = self._count_inside(gang, workers, slot, card.leaving, variable)
             self._fractions[where].append(Coming(gang, workers.role, variable, inside))
             if not card.fixed and where not in self._shared:
                 self._shared[where] = self.model.new_bool_var(f"shared[{slot.host},{card.index}]")
@@ -176,6 +197,14 @@ class Variables:
     def evicted(self, job: JobId) -> cp_model.IntVar:
         """1 if the possible victim is preempted."""
         return self._evicted[job]
+
+    def left(self, way: JobId) -> cp_model.IntVar:
+        """1 if a job leaves in that way."""
+        return self._left[way]
+
+    def gone(self, job: JobId) -> cp_model.IntVar:
+        """1 if the job leaves in any way."""
+        return self._gone[job]
 
     def workers_at(self, workers: WorkerClass, slot: Slot) -> cp_model.IntVar:
         """Workers of the class in that slot."""

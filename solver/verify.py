@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..model.decision import Decision, Preemption, RuleFamily, Start
+from ..model.decision import Decision, Preemption, Resize, Start
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import Snapshot
 from .goals import values
+from .sizes import settled
 from .verify_affinity import affinity
 from .verify_gang import gang, topology
 from .verify_guarantee import guarantee
@@ -23,6 +24,7 @@ from .verify_prefetch import prefetch
 from .verify_quota import quota
 from .verify_reservation import releases, reservation
 from .verify_reserved import reserved
+from .verify_returning import returns
 from .violation import Violation
 
 __all__ = [
@@ -39,8 +41,8 @@ __all__ = [
     "releases",
     "reservation",
     "reserved",
+    "returns",
     "topology",
-    "unsupported",
     "verify",
     "verify_starts",
 ]
@@ -51,11 +53,13 @@ def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Viol
 
     Work that already runs is never at fault: only what the decision adds is judged.
     """
+    snapshot = settled(snapshot)
     found = (
-        *verify_starts(snapshot, policy, decision.starts, decision.preemptions, decision.reservations),
+        *verify_starts(
+            snapshot, policy, decision.starts, decision.preemptions, decision.reservations, decision.resizes
+        ),
         *releases(snapshot, decision),
         *prefetch(snapshot, policy, decision),
-        *unsupported(decision),
     )
     # Goals of starts that are no placements at all (unknown hosts, missing workers) have no value to compare with.
     return found or tuple(goals(snapshot, policy, decision))
@@ -67,30 +71,24 @@ def verify_starts(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> tuple[Violation, ...]:
-    """The rules alone, over starts, preemptions and reservations that are not a decision yet."""
+    """The rules alone, over starts, preemptions, reservations and returns that are not a decision yet."""
+    snapshot = settled(snapshot)
     return (
         *(violation for family in FAMILIES for violation in family(snapshot, policy, starts)),
-        *(violation for family in JOINT_FAMILIES for violation in family(snapshot, policy, starts, preemptions)),
-        *(v for family in PLAN_FAMILIES for v in family(snapshot, policy, starts, preemptions, reservations)),
+        *(v for family in JOINT_FAMILIES for v in family(snapshot, policy, starts, preemptions, resizes)),
+        *(v for family in PLAN_FAMILIES for v in family(snapshot, policy, starts, preemptions, reservations, resizes)),
     )
-
-
-def unsupported(decision: Decision) -> Iterator[Violation]:
-    """A round starts, stops and plans for gangs, and does nothing else."""
-    acts = [
-        *((RuleFamily.ELASTIC, act.job, f"job {act.job} is resized") for act in decision.resizes),
-    ]
-    for family, subject, text in acts:
-        message = f"{text}, which no rule of this version allows"
-        yield Violation(family=family, subject=subject, amount=1, unit="acts", message=message)
 
 
 def goals(snapshot: Snapshot, policy: Policy, decision: Decision) -> Iterator[Violation]:
     """The stated goals are those of the round, with the values that the placements attain and bounds not below them."""
     attained = {
         goal.name: goal
-        for goal in values(snapshot, policy, decision.starts, decision.preemptions, decision.reservations)
+        for goal in values(
+            snapshot, policy, decision.starts, decision.preemptions, decision.reservations, decision.resizes
+        )
     }
     names = [goal.name for goal in decision.goals]
     if names != list(attained):
@@ -123,8 +121,8 @@ def _goal(subject: str, amount: int, unit: str, message: str) -> Violation:
 FAMILIES = (gang, eligibility, topology, guarantee)
 """The rules about starts alone."""
 
-JOINT_FAMILIES = (capacity, preemption, quota, reserved, affinity)
-"""The rules about starts and preemptions together."""
+JOINT_FAMILIES = (capacity, preemption, quota, reserved, affinity, returns)
+"""The rules about starts, preemptions and returns together."""
 
 PLAN_FAMILIES = (needless, reservation)
-"""The rules about starts, preemptions and plans together."""
+"""The rules about starts, preemptions, plans and returns together."""

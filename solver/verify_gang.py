@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from ..model.decision import RuleFamily, Start
 from ..model.host import Host
 from ..model.ids import HostId
-from ..model.job import Role
+from ..model.job import Job, Role
+from ..model.placement import Placement
 from ..model.policy import Policy
-from ..model.snapshot import JobRecord, Snapshot
+from ..model.snapshot import Snapshot
 from ..model.topology import Layer
 from .confinements import confinements
 from .demand import candidates
+from .sizes import as_started
 from .violation import Violation
 
 
@@ -35,7 +37,7 @@ def gang(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterato
                 "attempts",
                 f"job {start.job} is started as attempt {start.attempt}; its next attempt is {record.attempt + 1}",
             )
-        yield from _complete(record, start)
+        yield from complete(as_started(record, start.placement), start.placement)
 
 
 def _standing(snapshot: Snapshot, start: Start) -> str:
@@ -47,20 +49,21 @@ def _standing(snapshot: Snapshot, start: Start) -> str:
     return f"job {start.job} is {record.state}"
 
 
-def _complete(record: JobRecord, start: Start) -> Iterator[Violation]:
-    asked = [(role.name, index) for role in record.job.roles for index in range(role.count)]
-    given = [(worker.role, worker.index) for worker in start.placement.workers]
+def complete(job: Job, placement: Placement) -> Iterator[Violation]:
+    """Workers of the job that are missing there, or too many, or not in rank order."""
+    asked = [(role.name, index) for role in job.roles for index in range(role.count)]
+    given = [(worker.role, worker.index) for worker in placement.workers]
     missing = Counter(asked) - Counter(given)
     extra = Counter(given) - Counter(asked)
     for what, workers in (("lacks", missing), ("has too many of", extra)):
         if workers:
             number = workers.total()
             role, index = min(workers)
-            text = f"job {record.id} {what} {number} of its {len(asked)} workers, first {role}[{index}]"
-            yield _gang(record.id, number, "workers", text)
+            text = f"job {job.id} {what} {number} of its {len(asked)} workers, first {role}[{index}]"
+            yield _gang(job.id, number, "workers", text)
     if not missing and not extra and asked != given:
         wrong = sum(a != b for a, b in zip(asked, given, strict=True))
-        yield _gang(record.id, wrong, "workers", f"{wrong} workers of job {record.id} are not in rank order")
+        yield _gang(job.id, wrong, "workers", f"{wrong} workers of job {job.id} are not in rank order")
 
 
 def _gang(subject: str, amount: int, unit: str, message: str) -> Violation:
@@ -76,13 +79,14 @@ def topology(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Ite
         record = records.get(start.job)
         if record is None:
             continue
-        layer = confinement(record.job).required
+        job = as_started(record, start.placement)
+        layer = confinement(job).required
         if layer is not None:
             domains = _domains(start, layer, hosts)
             if len(domains) > 1:
                 text = f"job {start.job} must stay in one {layer}, but is in {len(domains)}: {', '.join(domains[:3])}"
                 yield _topology(start.job, len(domains) - 1, f"{layer} domains", text)
-        for role in record.job.roles:
+        for role in job.roles:
             if role.parallelism is not None and role.parallelism.tensor > 1:
                 yield from _tensor_groups(start, role, role.parallelism.tensor, hosts)
 

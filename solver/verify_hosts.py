@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.decision import Preemption, RuleFamily, Start
+from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.host import MILLI, Gpu, Host, HostState
 from ..model.ids import HostId, TeamId
 from ..model.job import Job, Role, WorkerRequest
-from ..model.job_state import JobState
+from ..model.job_state import JobState, StopCause
 from ..model.placement import Placement, WorkerPlacement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import CardKind, allowed_sites, card_memory, surely_over_s
+from .verify_rights import returning
 from .violation import Violation
 
 
@@ -56,17 +57,22 @@ def _host_takes(record: JobRecord, host: Host, snapshot: Snapshot) -> Iterator[V
         text = f"job {record.id} is placed on {host.id}, which is {host.state.value}"
         yield _eligibility(record.id, 1, "hosts", text)
         return
-    if host.spare and record.replacing_until_s <= snapshot.now_s:
+    if host.spare and (record.replacing_until_s <= snapshot.now_s or record.resized_to is not None):
         yield _eligibility(record.id, 1, "hosts", f"job {record.id} is placed on {host.id}, which is a spare")
     owners = [
         other
         for other in snapshot.jobs
-        if other.state is JobState.QUEUED and host.id in other.replacing and other.replacing_until_s > snapshot.now_s
+        if host.id in other.replacing and other.replacing_until_s > snapshot.now_s and _comes_back(other)
     ]
     top = max((other.level for other in owners), default=-1)
     if owners and record.level <= top and record.id not in {other.id for other in owners if other.level == top}:
-        text = f"job {record.id} is placed on {host.id}, which is held for job {owners[0].id} that lost a host"
+        text = f"job {record.id} is placed on {host.id}, which is held for job {owners[0].id} that comes back to it"
         yield _eligibility(record.id, 1, "hosts", text)
+
+
+def _comes_back(record: JobRecord) -> bool:
+    """Whether the job waits to start again, or is stopping to do so."""
+    return record.state is JobState.QUEUED or record.stop_cause is StopCause.REQUEUED
 
 
 def _ends_in_time(record: JobRecord, host: Host, snapshot: Snapshot, policy: Policy) -> Iterator[Violation]:
@@ -187,16 +193,21 @@ def parts_by_host(
 
 
 def capacity(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption] = (),
+    resizes: Sequence[Resize] = (),
 ) -> Iterator[Violation]:
     """No host or card that the decision touches carries more than it has; each worker holds the cards it asks for.
 
-    Judged on the state in which the preempted jobs have left.
+    Judged on the state in which the preempted jobs have left, and those that return are where they return to.
     """
     hosts = {host.id: host for host in snapshot.hosts}
     records = {record.id: record for record in snapshot.jobs}
-    gone = {act.job for act in preemptions}
-    placed = [(records[start.job], start.placement) for start in starts if start.job in records]
+    gone = {*(act.job for act in preemptions), *(act.job for act in resizes)}
+    acts = (*starts, *returning(resizes))
+    placed = [(records[act.job], act.placement) for act in acts if act.job in records]
     touched = {worker.host for _, placement in placed for worker in placement.workers if worker.host in hosts}
     for record, placement in placed:
         yield from card_counts(record.job, placement)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..model.decision import RuleFamily, Start
+from ..model.decision import Resize, RuleFamily, Start
 from ..model.host import Host
 from ..model.ids import HostId, JobId
 from ..model.placement import Placement
@@ -16,6 +16,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .demand import CardKind, surely_over_s
 from .drains import Clear
 from .verify_hosts import Part, parts_by_host
+from .verify_rights import returning
 from .violation import Violation
 
 RESOURCES = (("CPU", "milli-cores"), ("memory", "MiB"), ("network", "Mbit/s"))
@@ -84,12 +85,14 @@ class Board:
                     cards = {index for part in planned for index in part.gpus}
                     if any(cards.intersection(part.gpus) for part in parts):
                         return True
-                    if any(self._amounts(plan, self.hosts[name], parts)):
+                    if any(self._amounts(plan, self.hosts[name], parts, without=record.id)):
                         return True
         return False
 
     def put_back(self, record: JobRecord) -> None:
-        """The stopped job still runs."""
+        """The job that stopped, or returned, still runs where it was."""
+        for name, parts in self._coming.items():
+            self._coming[name] = [part for part in parts if part.record.id != record.id]
         for name, parts in parts_by_host([(record, record.placement)], self.hosts).items():
             self._work[name].extend(parts)
 
@@ -130,8 +133,10 @@ class Board:
         coming = [part for part in self._coming[name] if self._over[part.record.id] > plan.at_s]
         return [*work, *coming]
 
-    def _amounts(self, plan: Planned, host: Host, back: Sequence[Part] = ()) -> Iterator[Violation]:
-        there = [_asked(part) for part in (*self._there(plan, host.id), *back)]
+    def _amounts(self, plan: Planned, host: Host, back: Sequence[Part] = (), without: str = "") -> Iterator[Violation]:
+        """`back` is there besides; the job `without`, which would return elsewhere, is not."""
+        others = (part for part in self._there(plan, host.id) if part.record.id != without)
+        there = [_asked(part) for part in (*others, *back)]
         planned = [_asked(p) for other, parts in self._plans[host.id] if other.at_s <= plan.at_s for p in parts]
         own = [_asked(p) for other, parts in self._plans[host.id] if other is plan for p in parts]
         limits = (host.cpu_milli, host.memory_mib, host.network_mbps)
@@ -168,12 +173,13 @@ def board(
     starts: Sequence[Start],
     stopped: Collection[JobId],
     reservations: Sequence[Reservation],
+    resizes: Sequence[Resize] = (),
 ) -> Board:
     """The board of a decision; what it says of jobs that do not exist is left out."""
     records = {record.id: record for record in snapshot.jobs} if reservations else {}
     plans = [Planned(records[r.job], r.placement, r.planned_start_s) for r in reservations if r.job in records]
-    coming = [(records[start.job], start.placement) for start in starts if start.job in records]
-    return Board(snapshot, policy, plans, coming, stopped)
+    coming = [(records[act.job], act.placement) for act in (*starts, *returning(resizes)) if act.job in records]
+    return Board(snapshot, policy, plans, coming, {*stopped, *(act.job for act in resizes)})
 
 
 def _asked(part: Part) -> tuple[int, int, int]:

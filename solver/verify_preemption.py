@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ..model.decision import Preemption, RuleFamily, Start
+from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.host import MILLI
 from ..model.ids import JobId
 from ..model.job_state import JobState
@@ -24,12 +24,16 @@ from .violation import Violation
 
 
 def preemption(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption]
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption],
+    resizes: Sequence[Resize] = (),
 ) -> Iterator[Violation]:
     """Only legal victims leave, each for the starts that need it; what they free goes to those that may evict them."""
     yield from _victims(snapshot, policy, preemptions)
-    yield from _ties(snapshot, policy, starts, preemptions)
-    rooms = rooms_left(snapshot, starts, {act.job for act in preemptions})
+    yield from _ties(snapshot, policy, starts, preemptions, resizes)
+    rooms = rooms_left(snapshot, starts, {act.job for act in preemptions}, resizes)
     for room in rooms.values():
         yield from withheld(room)
 
@@ -75,13 +79,17 @@ def _standing(record: JobRecord, now_s: int, policy: Policy) -> str:
 
 
 def _ties(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption]
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption],
+    resizes: Sequence[Resize],
 ) -> Iterator[Violation]:
-    """A start waits for the victims in its way that it may evict, and a victim leaves for exactly these starts."""
+    """A start waits for those in its way that leave for it, or return; a victim leaves for exactly these starts."""
     records = {record.id: record for record in snapshot.jobs}
     told = {act.job: act.beneficiaries for act in reversed(preemptions)}
-    holdings, labelled, sides = Holdings(snapshot, (), ()), Labelled(snapshot, (), ()), Sides(snapshot, starts)
-    pooled = Pooled(snapshot, policy)
+    holdings, labelled, pooled = Holdings(snapshot, (), ()), Labelled(snapshot, (), ()), Pooled(snapshot, policy)
+    sides, back = Sides(snapshot, starts, resizes), {each.job for each in resizes}
 
     def place(record: JobRecord, placement: Placement) -> set[object]:
         return {
@@ -98,13 +106,14 @@ def _ties(
         for name in place(records[start.job], start.placement) if start.job in records else ():
             coming[name].add(start.job)
     for record in snapshot.jobs:
-        if record.id not in told:
+        if record.id not in told and record.id not in back:
             continue
         beside = {job for name in (place(record, record.placement) if record.placement else ()) for job in coming[name]}
         served = {job for job in beside if sides.may(records[job], record)}
         for job in served:
             near[job].add(record.id)
-        yield from _beneficiaries(record.id, told[record.id], _in_order(position, served))
+        if record.id in told:
+            yield from _beneficiaries(record.id, told[record.id], _in_order(position, served))
     for start in starts:
         right = _in_order(position, near.get(start.job, set()))
         if start.job in records and start.after != right:

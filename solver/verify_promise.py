@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from ..model.decision import Preemption, RuleFamily, Start
+from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import Snapshot
 from .drains import Promise, promises
-from .verify_gang import gang, topology
+from .verify_gang import complete, gang, topology
 from .verify_hosts import card_counts, eligibility
 from .verify_planned import Board, Placed, Planned
 from .violation import Violation
@@ -36,12 +36,15 @@ class Standing:
         starts: Sequence[Start],
         preemptions: Sequence[Preemption],
         reservations: Sequence[Reservation],
+        resizes: Sequence[Resize] = (),
     ) -> None:
         self._snapshot, self._policy = snapshot, policy
         records = self._records = {record.id: record for record in snapshot.jobs}
         self._starting: list[Placed] = [(records[s.job], s.placement) for s in starts if s.job in records]
         self._plans = {r.job: r for r in reversed(reservations) if r.job in records}
         self._served = {act.job: act.beneficiaries for act in preemptions}
+        for back in resizes:
+            self._served[back.job] = tuple(start.job for start in starts if back.job in start.after)
         self.promises = promises(snapshot, policy)
 
     def kept(self, promise: Promise) -> bool:
@@ -91,5 +94,7 @@ def placement_faults(plan: Planned, snapshot: Snapshot, policy: Policy) -> Itera
     for family in (gang, eligibility, topology):
         for fault in family(later, policy, (start,)):
             yield replace(fault, family=RuleFamily.RESERVATION, message=f"in the plan for it, {fault.message}")
+    for fault in complete(plan.record.job, plan.placement) if plan.record.job.elastic else ():
+        yield replace(fault, family=RuleFamily.RESERVATION, message=f"in the plan for it, {fault.message}")
     for fault in card_counts(plan.record.job, plan.placement):
         yield replace(fault, family=RuleFamily.RESERVATION, message=f"in the plan for it, {fault.message}")

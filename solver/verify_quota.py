@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from ..model.decision import Preemption, RuleFamily, Start
+from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.host import MILLI
 from ..model.ids import HostId, TeamId
 from ..model.job import Job
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .rights import Runner, Starter
-from .verify_rights import Sides, unserved
+from .verify_rights import Again, Sides, Source, Taker, returning, unserved
 from .violation import Violation
 
 Key = tuple[TeamId, str]
@@ -21,40 +20,47 @@ Key = tuple[TeamId, str]
 
 
 def quota(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption] = (),
+    resizes: Sequence[Resize] = (),
 ) -> Iterator[Violation]:
     """No start takes a team, or one above it, beyond a limit; what victims leave is for those that may evict them."""
-    yield from Holdings(snapshot, starts, {act.job for act in preemptions}).over()
+    yield from Holdings(snapshot, starts, {act.job for act in preemptions}, resizes).over()
 
 
 class Holdings:
     """What each limited team holds of each type that its limit lists [milli-GPU]: what stays, and what starts."""
 
-    def __init__(self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str], resizes: Sequence[Resize] = ()
+    ) -> None:
         self._limits: dict[Key, int] = {
             (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
-        self._sides = Sides(snapshot, starts)
+        self._sides = Sides(snapshot, starts, resizes)
         self._held: Counter[Key] = Counter()
-        self._leaving: dict[Key, Counter[Runner]] = defaultdict(Counter)
-        self._coming: dict[Key, Counter[Starter]] = defaultdict(Counter)
+        self._leaving: dict[Key, Counter[Source]] = defaultdict(Counter)
+        self._coming: dict[Key, Counter[Taker]] = defaultdict(Counter)
         self._starters: dict[Key, list[str]] = defaultdict(list)
         self._types: dict[tuple[HostId, int], str] = {}
         if not self._limits:
             return
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         records = {record.id: record for record in snapshot.jobs}
+        leaving = {*gone, *(each.job for each in resizes)}
         for record in snapshot.jobs:
             for key, milli in self.held(record.job, record.placement).items():
                 self._held[key] += milli
-                if record.id in gone:
-                    self._leaving[key][self._sides.runner(record)] += milli
-        for start in starts:
+                if record.id in leaving:
+                    self._leaving[key][self._sides.source(record)] += milli
+        for start in (*starts, *returning(resizes)):
             if start.job in records:
                 record = records[start.job]
                 for key, milli in self.held(record.job, start.placement).items():
-                    self._coming[key][self._sides.starter(record)] += milli
+                    self._coming[key][self._sides.taker(record)] += milli
                     self._starters[key].append(start.job)
 
     def over(self) -> Iterator[Violation]:
@@ -73,20 +79,22 @@ class Holdings:
 
     def forbids(self, record: JobRecord) -> bool:
         """Whether some limit would be exceeded, by the starts, if that stopped job still ran."""
-        back = self._sides.runner(record)
+        back = self._sides.source(record)
         return any(
             unserved(
                 self._limits[key] - self._held[key],
                 {who: freed - (milli if who == back else 0) for who, freed in self._leaving[key].items()},
-                self._coming[key],
+                {who: asked for who, asked in self._coming[key].items() if who != Again(record.id)},
             )
             for key, milli in self.held(record.job, record.placement).items()
         )
 
     def put_back(self, record: JobRecord) -> None:
-        """The stopped job still runs."""
+        """The job that stopped, or returned, still runs where it was."""
         for key, milli in self.held(record.job, record.placement).items():
-            self._leaving[key][self._sides.runner(record)] -= milli
+            self._leaving[key][self._sides.source(record)] -= milli
+        for coming in self._coming.values():
+            del coming[Again(record.id)]
 
     def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from ..model.decision import Decision, Preemption, Start
+from ..model.decision import Decision, Preemption, Resize, Start
 from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.reservation import Reservation
@@ -13,6 +13,7 @@ from ..model.snapshot import Snapshot
 from .drains import Promise, named
 from .verify_planned import Board, Planned, reservation_fault
 from .verify_promise import Hindrance, Standing, placement_faults
+from .verify_rights import returning
 from .violation import Violation
 
 
@@ -22,6 +23,7 @@ def reservation(
     starts: Sequence[Start],
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> Iterator[Violation]:
     """Only named gangs have plans, one each, with room at that time; a promise moves later for a true cause only."""
     if not reservations and not snapshot.reservations:
@@ -35,8 +37,8 @@ def reservation(
         for plan in reservations
         if plan.job in entitled and plan.job not in starting
     ]
-    coming = [(records[start.job], start.placement) for start in starts if start.job in records]
-    board = Board(snapshot, policy, plans, coming, {act.job for act in preemptions})
+    coming = [(records[act.job], act.placement) for act in (*starts, *returning(resizes)) if act.job in records]
+    board = Board(snapshot, policy, plans, coming, {*(act.job for act in preemptions), *(act.job for act in resizes)})
     for plan in plans:
         if plan.at_s < snapshot.now_s:
             text = f"job {plan.record.id} is planned to start {snapshot.now_s - plan.at_s} s ago"
@@ -44,7 +46,8 @@ def reservation(
         yield from placement_faults(plan, snapshot, policy)
         yield from board.overfull(plan)
         yield from board.contested(plan)
-    yield from _promises(snapshot, policy, Standing(snapshot, policy, starts, preemptions, reservations), reservations)
+    standing = Standing(snapshot, policy, starts, preemptions, reservations, resizes)
+    yield from _promises(snapshot, policy, standing, reservations)
 
 
 def _whose(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from ..model.decision import Preemption, RuleFamily, Start
+from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.host import MILLI
 from ..model.ids import HostId, SiteId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import placeable
-from .rights import Runner, Starter
-from .verify_rights import Sides, unserved
+from .verify_rights import Again, Sides, Source, Taker, returning, unserved
 from .violation import Violation
 
 Pool = tuple[SiteId, str]
@@ -21,17 +20,26 @@ Pool = tuple[SiteId, str]
 
 
 def reserved(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start],
+    preemptions: Sequence[Preemption] = (),
+    resizes: Sequence[Resize] = (),
 ) -> Iterator[Violation]:
     """Starts of level 1 leave the reserved part of each pool; what victims leave is for those that may evict them."""
-    yield from Pooled(snapshot, policy, starts, {act.job for act in preemptions}).over()
+    yield from Pooled(snapshot, policy, starts, {act.job for act in preemptions}, resizes).over()
 
 
 class Pooled:
     """What level 1 holds of each reserved pool [milli-GPU]: what stays, what leaves, what starts."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start] = (), gone: Collection[str] = ()
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        starts: Sequence[Start] = (),
+        gone: Collection[str] = (),
+        resizes: Sequence[Resize] = (),
     ) -> None:
         reserved = {(pool.site, pool.gpu_type): pool.gpu_milli for pool in policy.reserved if pool.gpu_milli}
         self._pool: dict[tuple[HostId, int], Pool] = {
@@ -42,21 +50,22 @@ class Pooled:
         }
         size = Counter(self._pool.values())
         self._most = {pool: MILLI * size[pool] - milli for pool, milli in reserved.items()}
-        self._sides = Sides(snapshot, starts)
+        self._sides = Sides(snapshot, starts, resizes)
         self._held: Counter[Pool] = Counter()
-        self._leaving: dict[Pool, Counter[Runner]] = defaultdict(Counter)
-        self._coming: dict[Pool, Counter[Starter]] = defaultdict(Counter)
+        self._leaving: dict[Pool, Counter[Source]] = defaultdict(Counter)
+        self._coming: dict[Pool, Counter[Taker]] = defaultdict(Counter)
         self._last: dict[Pool, str] = {}
         records = {record.id: record for record in snapshot.jobs}
+        leaving = {*gone, *(each.job for each in resizes)}
         for record in snapshot.jobs if reserved else ():
             for pool, milli in self.held(record, record.placement).items():
                 self._held[pool] += milli
-                if record.id in gone:
-                    self._leaving[pool][self._sides.runner(record)] += milli
-        for start in starts if reserved else ():
+                if record.id in leaving:
+                    self._leaving[pool][self._sides.source(record)] += milli
+        for start in (*starts, *returning(resizes)) if reserved else ():
             if start.job in records:
                 for pool, milli in self.held(records[start.job], start.placement).items():
-                    self._coming[pool][self._sides.starter(records[start.job])] += milli
+                    self._coming[pool][self._sides.taker(records[start.job])] += milli
                     self._last[pool] = start.job
 
     def held(self, record: JobRecord, placement: Placement | None) -> Counter[Pool]:
@@ -90,17 +99,19 @@ class Pooled:
 
     def forbids(self, record: JobRecord) -> bool:
         """Whether starts would take what is reserved if that stopped job still ran."""
-        back = self._sides.runner(record)
+        back = self._sides.source(record)
         return any(
             unserved(
                 self._most[pool] - self._held[pool],
                 {who: freed - (milli if who == back else 0) for who, freed in self._leaving[pool].items()},
-                self._coming[pool],
+                {who: asked for who, asked in self._coming[pool].items() if who != Again(record.id)},
             )
             for pool, milli in self.held(record, record.placement).items()
         )
 
     def put_back(self, record: JobRecord) -> None:
-        """The stopped job still runs."""
+        """The job that stopped, or returned, still runs where it was."""
         for pool, milli in self.held(record, record.placement).items():
-            self._leaving[pool][self._sides.runner(record)] -= milli
+            self._leaving[pool][self._sides.source(record)] -= milli
+        for coming in self._coming.values():
+            del coming[Again(record.id)]

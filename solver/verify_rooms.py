@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..model.decision import RuleFamily, Start
+from ..model.decision import Resize, RuleFamily, Start
 from ..model.host import MILLI, Gpu, Host
 from ..model.ids import HostId, JobId
 from ..model.snapshot import Snapshot
 from .demand import card_memory
-from .rights import Runner, Starter
 from .verify_hosts import Part, host_within, parts_by_host
-from .verify_rights import Sides, unserved
+from .verify_rights import Sides, Source, Taker, returning, unserved
 from .violation import Violation
 
 
@@ -29,16 +28,20 @@ class Room:
     coming: tuple[Part, ...]
 
     def keeping(self, victim: JobId) -> Room:
-        """The host with that victim back where it was."""
+        """The host with that job back where it was, and not where it would return."""
         back = tuple(part for part in self.leaving if part.record.id == victim)
         others = tuple(part for part in self.leaving if part.record.id != victim)
-        return Room(self.sides, self.host, self.staying + back, others, self.coming)
+        coming = tuple(part for part in self.coming if part.record.id != victim)
+        return Room(self.sides, self.host, self.staying + back, others, coming)
 
 
-def rooms_left(snapshot: Snapshot, starts: Sequence[Start], stopped: Collection[JobId]) -> dict[HostId, Room]:
-    """Every host that one of the stopped jobs leaves."""
+def rooms_left(
+    snapshot: Snapshot, starts: Sequence[Start], stopped: Collection[JobId], resizes: Sequence[Resize] = ()
+) -> dict[HostId, Room]:
+    """Every host that one of the stopped jobs leaves, or one that returns."""
     records = {record.id: record for record in snapshot.jobs}
-    sides = Sides(snapshot, starts)
+    sides, starts = Sides(snapshot, starts, resizes), (*starts, *returning(resizes))
+    stopped = {*stopped, *(each.job for each in resizes)}
     names = {name for r in snapshot.jobs if r.id in stopped and r.placement for name in r.placement.hosts}
     staying = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id not in stopped), names)
     leaving = parts_by_host(((r, r.placement) for r in snapshot.jobs if r.id in stopped), names)
@@ -70,12 +73,12 @@ def _beyond(room: Room, limit: int, amount: Callable[[Part], int]) -> int:
     if not _others(room):
         return 0
     held = sum(amount(part) for part in (*room.staying, *room.leaving))
-    freed: Counter[Runner] = Counter()
-    asked: Counter[Starter] = Counter()
+    freed: Counter[Source] = Counter()
+    asked: Counter[Taker] = Counter()
     for part in room.leaving:
-        freed[room.sides.runner(part.record)] += amount(part)
+        freed[room.sides.source(part.record)] += amount(part)
     for part in room.coming:
-        asked[room.sides.starter(part.record)] += amount(part)
+        asked[room.sides.taker(part.record)] += amount(part)
     return unserved(limit - held, freed, asked)
 
 

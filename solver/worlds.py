@@ -8,7 +8,6 @@ be, or where that gives it rights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
@@ -71,6 +70,8 @@ class Worlds:
         self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
         self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
+        self._fitting: dict[tuple[object, ...], bool] = {}
+        self._taking: dict[tuple[bool, bool], tuple[Host, ...]] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
 
@@ -117,9 +118,11 @@ class Worlds:
         for job, worker in taken:
             books.take(job, worker)
         found = []
+        counted = books.ledger.limits(record.job, placement)
         for other in self.protected():
             workers = other.placement.workers if other.placement else ()
-            beside = books.ledger.limited or other.job.anti_affinity
+            limits = books.ledger.limits(other.job, other.placement) if other.placement and counted else counted
+            beside = other.job.anti_affinity or not counted.isdisjoint(limits)
             if beside or used.intersection(worker.host for worker in workers):
                 if all(books.returns(other.job, worker) for worker in workers):
                     for worker in workers:
@@ -141,25 +144,43 @@ class Worlds:
         return next((placement for placement in ways if placement is not None), None)
 
     def _placed(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> Placement | None:
-        job, at = record.job, rank(record.level, inside=inside)
-        if self.free(job, world, at) < job.gpu_milli:
+        if not self._could(record, world, within, inside):
             return None
-        placer = self.placer(world, at)
-        team = job.team if inside or placer.books.ledger.limits_team(job.team) else None
-        pooled = placer.books.ledger.pooled(record)
-        key = (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
+        placer, key = self._trial(record, world, within, inside)
         if key not in self._known:
-            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 8
-            placement = placer.place(record, within, self._claims.covers(job) if inside else None)
+            placement = placer.place(record, within, self._claims.covers(record.job) if inside else None)
             if placement is not None:
                 placer.remove(record, placement)
             self._known[key] = placement
         return self._known[key]
 
+    def could(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> bool:
+        """Whether `placement` would find a place; cheaper, as none is chosen."""
+        return any(self._could(record, world, within, inside) for inside in self._rivals.ways(record))
+
+    def _could(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> bool:
+        if self.free(record.job, world, rank(record.level, inside=inside)) < record.job.gpu_milli:
+            return False
+        placer, key = self._trial(record, world, within, inside)
+        if key not in self._fitting:
+            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
+            self.spent += len(self._snapshot.hosts) // 8
+            self._fitting[key] = placer.could(record, within, self._claims.covers(record.job) if inside else None)
+        return self._fitting[key]
+
+    def _trial(
+        self, record: JobRecord, world: World, within: Confinement | None, inside: bool
+    ) -> tuple[Placer, tuple[object, ...]]:
+        """The placer of that world for the gang's rank, and what trials with the same outcome have in common."""
+        at = rank(record.level, inside=inside)
+        placer = self.placer(world, at)
+        team = record.job.team if inside or placer.books.ledger.limits_team(record.job.team) else None
+        pooled = placer.books.ledger.pooled(record)
+        return placer, (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
+
     def fits(self, record: JobRecord, job: Job, world: World = NOW, within: Confinement | None = None) -> bool:
         """Whether the gang with these demands instead would be placed in that world."""
-        return self.placement(varied(record, job=job), world, within) is not None
+        return self.could(varied(record, job=job), world, within)
 
     def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
@@ -193,11 +214,10 @@ class Worlds:
         """The sites that the gang may run on."""
         return allowed_sites(job, self._snapshot, self._policy)
 
-    def heeds_team(self, job: Job) -> bool:
+    def heeds_team(self, record: JobRecord) -> bool:
         """Whether it matters which team's gang it is: it shares cards, or limits or guarantees count it."""
-        if any(role.request.fractional for role in job.roles) or self._rivals.guaranteed:
-            return True
-        return self.placer().books.ledger.limits_team(job.team)
+        shares = any(role.request.fractional for role in record.job.roles)
+        return shares or True in self._rivals.ways(record) or self.placer().books.ledger.limits_team(record.job.team)
 
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
@@ -235,26 +255,23 @@ class Worlds:
         """Hosts that take no work now, or are held for a gang that lost a host."""
         return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
 
-    def _hosts(self, world: World) -> list[Host]:
-        hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
-        return [
-            replace(host, windows=()) if world.no_windows and host.windows else host
-            for host in hosts
-            if placeable(host) or host.id in self._usable
-        ]
+    def _hosts(self, world: World) -> tuple[Host, ...]:
+        key = world.all_hosts, world.no_windows
+        if key not in self._taking:
+            hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
+            self._taking[key] = tuple(
+                varied(host, windows=()) if world.no_windows and host.windows else host
+                for host in hosts
+                if placeable(host) or host.id in self._usable
+            )
+        return self._taking[key]
 
     def placer(self, world: World = NOW, rank_: int | None = None) -> Placer:
         """The placer of that world, to look at its rooms; by default for the rights of the job that is seen."""
         rank_ = self._rank if rank_ is None else rank_
         at = (world, self._grain(world, rank_))
         if at not in self._placers:
-            hosts = self._snapshot.hosts if not world.all_hosts else tuple(self._hosts(world))
-            teams = self._snapshot.teams
-            if world.no_limits:
-                teams = tuple(replace(team, limit=None) for team in teams)
-            reserved = () if world.no_reserve else self._policy.reserved
-            fleet = unchecked(self._snapshot, hosts=hosts, jobs=self._running(world, rank_), teams=teams)
-            books = Books(fleet, reserved)
+            books = self._books(world, rank_)
             if not world.no_running:
                 self._book(books, world, rank_)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
@@ -262,14 +279,26 @@ class Worlds:
             self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
         return self._placers[at]
 
-    def _running(self, world: World, at: int) -> tuple[JobRecord, ...]:
-        if world.no_running:
-            return ()
+    def _books(self, world: World, at: int) -> Books:
+        """The books of the jobs that run on in that world."""
+        reserved = () if world.no_reserve else self._policy.reserved
         lower, leaving, _ = self._rivals.below(at)
         gone = lower if world.no_lower else leaving if world.no_victims else []
+        if not (world.all_hosts or world.no_running or world.no_limits):
+            # Most run on: those that do not are taken from the books that all share.
+            books = Books(self._snapshot, reserved)
+            for record in (*self._leaving, *gone):
+                for worker in record.placement.workers if record.placement else ():
+                    books.give(record.job, worker)
+            return books
         names = {record.id for record in gone}
         # Those that wait hold nothing, but name layers with labels.
-        return (*(record for record in self._staying if record.id not in names), *self._waiting)
+        running = (*(record for record in self._staying if record.id not in names), *self._waiting)
+        teams, hosts = self._snapshot.teams, self._hosts(world) if world.all_hosts else self._snapshot.hosts
+        if world.no_limits:
+            teams = tuple(varied(team, limit=None) for team in teams)
+        jobs = () if world.no_running else running
+        return Books(unchecked(self._snapshot, hosts=hosts, jobs=jobs, teams=teams), reserved)
 
     def _book(self, books: Books, world: World, at: int) -> None:
         """Books the starts, and what the victims left over that the level must not use."""

@@ -127,7 +127,12 @@ def _after_lost_host(record: JobRecord, policy: Policy, at_s: int) -> tuple[JobS
     # The lost host is among them: it may come back in time.
     hosts = record.placement.hosts if record.placement else ()
     until_s = at_s + policy.time.replace_grace_s
-    return JobState.QUEUED, {"restarts": record.restarts + 1, "replacing": hosts, "replacing_until_s": until_s}
+    return JobState.QUEUED, {
+        "restarts": record.restarts + 1,
+        "replacing": hosts,
+        "replacing_until_s": until_s,
+        "resized_to": None,
+    }
 
 
 _HANDLERS: dict[type, Callable[[JobRecord, Any, Policy, int], JobRecord]] = {

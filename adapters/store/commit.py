@@ -10,7 +10,7 @@ from ...model.errors import InvalidInput, StaleTerm
 from ...model.host import Host, HostState
 from ...model.ids import HostId, JobId, SiteId
 from ...model.intent import Intent, Want
-from ...model.job_state import JobState, StopCause
+from ...model.job_state import JobState
 from ...model.limits import grace_s
 from ...model.policy import Policy
 from ...model.reservation import Reservation
@@ -37,7 +37,7 @@ def commit(
     for preemption in decision.preemptions:
         _preempt(books, preemption, now_s)
     for resize in decision.resizes:
-        _resize(books, resize, now_s)
+        _resize(books, resize, now_s, policy)
     for start in decision.starts:
         _start(books, start, term, now_s, policy)
     for rejection in decision.rejections:
@@ -123,11 +123,14 @@ def _preempt(books: Books, preemption: Preemption, now_s: int) -> None:
     log_job(books, new, "preempted", now_s, details)
 
 
-def _resize(books: Books, resize: Resize, now_s: int) -> None:
-    # The attempt leaves with a checkpoint; a later round starts the next one at the size that then is best.
-    old = require_job(books, resize.job)
-    text = f"to run with {len(resize.placement.workers)} workers"
-    log_job(books, save(books, old, lifecycle.stop(old, StopCause.REQUEUED, now_s, text), now_s), "resized", now_s)
+def _resize(books: Books, resize: Resize, now_s: int, policy: Policy) -> None:
+    # The attempt leaves with a checkpoint; a later round starts the next one, at the size and place that then is best.
+    old, eviction = require_job(books, resize.job), policy.eviction
+    timeout_s = old.job.start_timeout_s or policy.time.start_timeout_s
+    until_s = now_s + grace_s(old.job) + eviction.clean_s + eviction.launch_s + timeout_s
+    moved = old.placement is not None and len(old.placement.workers) == len(resize.placement.workers)
+    new = save(books, old, lifecycle.on_return(old, resize.placement, until_s, now_s), now_s)
+    log_job(books, new, "moved" if moved else "resized", now_s)
 
 
 def _start(books: Books, start: Start, term: int, now_s: int, policy: Policy) -> None:

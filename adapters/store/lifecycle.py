@@ -13,6 +13,7 @@ from ...model.decision import Rejection, Start
 from ...model.errors import IllegalTransition
 from ...model.job import Job
 from ...model.job_state import WAITING, JobState, StopCause, check_transition
+from ...model.placement import Placement
 from ...model.snapshot import JobRecord
 
 ENDING = frozenset({StopCause.FINISHED, StopCause.FAILED, StopCause.LIMIT, StopCause.CANCELLED})
@@ -53,6 +54,7 @@ def on_start(record: JobRecord, start: Start, now_s: int) -> JobRecord:
         inside_guarantee=start.inside_guarantee,
         replacing=(),
         replacing_until_s=0,
+        resized_to=None,
         exit_code=None,
         message="",
     )
@@ -62,6 +64,24 @@ def on_preemption(record: JobRecord, now_s: int, message: str) -> JobRecord:
     """The attempt must leave for others; the time is kept, for a job is evicted only so often."""
     stopped = stop(record, StopCause.PREEMPTED, now_s, message)
     return replace(stopped, evictions=(*record.evictions, now_s))
+
+
+def on_return(record: JobRecord, placement: Placement, until_s: int, now_s: int) -> JobRecord:
+    """The attempt leaves to come back there, where hosts are held for it until `until_s`.
+
+    Where it does not shrink the time is kept, for a job is moved only so often.
+    """
+    now, then = (len(each.workers) if each is not None else 0 for each in (record.placement, placement))
+    text = f"to run with {then} workers" if now != then else f"to run on {', '.join(placement.hosts)}"
+    elastic = record.job.elastic
+    size = sum(elastic is None or worker.role == elastic.role for worker in placement.workers)
+    return replace(
+        stop(record, StopCause.REQUEUED, now_s, text),
+        replacing=placement.hosts,
+        replacing_until_s=until_s,
+        resized_to=size,
+        moves=(*record.moves, now_s) if then >= now else record.moves,
+    )
 
 
 def on_rejection(record: JobRecord, rejection: Rejection, now_s: int) -> JobRecord:
@@ -163,6 +183,7 @@ def _requeue_ended(record: JobRecord, now_s: int) -> JobRecord:
         not_before_s=0,
         replacing=(),
         replacing_until_s=0,
+        resized_to=None,
         exit_code=None,
         message="",
     )

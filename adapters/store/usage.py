@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ...model.budget import charged_gpu_s
+from ...model.elastic import as_placed
 from ...model.policy import Policy
 from ...model.snapshot import JobRecord
 from ...model.team import Team, Usage
@@ -70,13 +71,15 @@ def month_start_s(now_s: int) -> int:
 
 
 def _charged(team: Team, record: JobRecord, now_s: int, policy: Policy) -> Team:
+    # An elastic job is charged for what it holds, not for what it asked.
+    job = record.job if record.placement is None else as_placed(record.job, record.placement)
     since_s = record.planned_s if record.planned_s is not None else now_s
     held_s = max(0, now_s - since_s)
     held = {
         field: getattr(team.usage, field)
-        + held_s * sum(role.count * getattr(role.request, amount) for role in record.job.roles)
+        + held_s * sum(role.count * getattr(role.request, amount) for role in job.roles)
         for field, amount in FIELDS.items()
     }
-    held_gpu_s = max(0, now_s - max(since_s, month_start_s(now_s))) * record.job.gpu_milli // MILLI
+    held_gpu_s = max(0, now_s - max(since_s, month_start_s(now_s))) * job.gpu_milli // MILLI
     spent_gpu_s = team.spent_gpu_s + charged_gpu_s(held_gpu_s, record.level, policy)
     return replace(team, usage=Usage(**held), spent_gpu_s=spent_gpu_s)

@@ -107,7 +107,7 @@ def ranks_of_one_host(
 ) -> Results:
     """Eight ranks, a process each without workers, each with batches of its own; rates of all together."""
     results: Results = {}
-    batches = max(2, samples // batch // RANKS - 2)
+    batches = max(2, min(samples // batch - 2, 40))
     for peer, python, folder in ready:
         if left_s() <= 0:
             results[peer.name] = {"fault": "not measured: the time was over"}

@@ -6,6 +6,7 @@ from ...model.decision import RuleFamily
 from . import (
     affinity,
     capacity,
+    elastic,
     eligibility,
     gang,
     guarantee,
@@ -27,4 +28,5 @@ FAMILIES = {
     RuleFamily.AFFINITY: affinity.add,
     RuleFamily.GUARANTEE: guarantee.add,
     RuleFamily.RESERVED: reserved.add,
+    RuleFamily.ELASTIC: elastic.add,
 }

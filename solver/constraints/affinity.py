@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
@@ -16,34 +17,35 @@ from ..variables import Variables
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """For each label, layer named with it, and domain: at most one job that carries the label has workers there.
 
-    present(g, d) = 1 if g has workers in d;  sum of present <= 1  and, for each job v there, present <= evicted(v),
-    and present <= inside(g) where v leaves only for inside starts   [jobs]
+    present(g, d) = 1 if g has workers in d;  sum of present <= 1  and, for each job v there, present <= left(v) in the
+    ways of which g may use what v leaves; with inside(g) where v leaves so only for inside starts   [jobs]
     """
     layers: dict[str, set[Layer]] = defaultdict(set)
     for record in instance.snapshot.jobs:
         for rule in record.job.anti_affinity:
             layers[rule.label].add(rule.layer)
     for label in sorted(layers):
-        carriers = [gang for gang in instance.gangs if _carries(gang.record.job, label)]
+        carriers = [gang for gang in instance.coming if _carries(gang.record.job, label)]
         for layer in sorted(layers[label]):
             holders = _holders(instance, label, layer)
             presence = _presence(model, instance, carriers, label, layer, variables)
             for domain, coming in presence.items():
                 for present, gang in coming:
                     for job in sorted(holders[domain]):
-                        _after(model, present, gang, job, variables)
+                        _after(model, present, gang, job, instance.ways.get(job, ()), variables)
                 model.add_at_most_one(present for present, _ in coming)
 
 
-def _after(model: CpModel, present: IntVar, gang: Gang, job: JobId, variables: Variables) -> None:
-    """The gang comes where that job is only once it has left, and only if it may use what the job leaves."""
+def _after(
+    model: CpModel, present: IntVar, gang: Gang, job: JobId, ways: Sequence[JobId], variables: Variables
+) -> None:
+    """The gang comes where that job is only once it has left, and only if it may use what the job leaves so."""
     inside = variables.inside(gang)
-    if job in gang.widest_reach:
-        model.add_implication(present, variables.evicted(job))
-        if job not in gang.reach and inside is not None:
-            model.add_implication(present, inside)
-    else:
-        model.add(present == 0)
+    open_ways = [way for way in ways if way in gang.widest_reach]
+    model.add(present <= sum(variables.left(way) for way in open_ways))
+    for way in open_ways:
+        if way not in gang.reach and inside is not None:
+            model.add_bool_or(~present, ~variables.left(way), inside)
 
 
 def _carries(job: Job, label: str) -> bool:

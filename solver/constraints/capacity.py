@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
@@ -14,6 +14,9 @@ from ..demand import CardKind, card_memory
 from ..held import Card, HostClass
 from ..variables import Coming, Variables
 from .cuts import Place, closed_sets, fits
+
+Way = tuple[frozenset[JobId], Card]
+"""A card, and those who leave it so that it is empty."""
 
 
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
@@ -33,14 +36,14 @@ def _host_rows(model: CpModel, host: HostClass, variables: Variables) -> None:
     coming = variables.on_host(host.id)
     for resource in ("cpu_milli", "memory_mib", "network_mbps"):
         freed = [part for part in host.freed if getattr(part, resource)]
-        place = Place((part.job,) for part in freed)
+        place = Place((part.way,) for part in freed)
         uses = [
             use
             for part in coming
             if (amount := getattr(part.role.request, resource))
             for use in place.uses(part.gang, amount, part.count, part.inside)
         ]
-        gains = [(getattr(part, resource), variables.evicted(part.job)) for part in freed]
+        gains = [(getattr(part, resource), variables.left(part.way)) for part in freed]
         fits(model, uses, getattr(host, resource), gains)
 
 
@@ -52,8 +55,8 @@ def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Var
         return
     units: dict[frozenset[JobId], list[Card]] = defaultdict(list)
     for card in cards:
-        if card.holders:
-            units[frozenset(card.jobs)].append(card)
+        for way in card.ways if card.holders else ():
+            units[way].append(card)
     place = Place(units)
     free = [card for card in cards if card.free]
     uses = [
@@ -62,10 +65,9 @@ def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Var
     # Where no whole worker comes, nobody turns more cards into shared ones than there are.
     for reached in closed_sets(use.reach for use in uses) or [(1 << len(units)) - 1]:
         whole = sum(use.amount * use.count for use in uses if use.reach | reached == reached)
-        reachable = free + [card for i, unit in enumerate(units.values()) if reached >> i & 1 for card in unit]
-        shared = [variables.shared(host.id, card) for card in reachable if not _only_emptied(card)]
-        supply = len(free) + sum(_leaving(host, reachable, variables))
-        model.add(whole + sum(turned for turned in shared if turned is not None) <= supply)
+        ways = [(way, card) for i, way in enumerate(units) if reached >> i & 1 for card in units[way]]
+        shared = _turned(model, host, free, ways, variables)
+        model.add(whole + sum(shared) <= len(free) + sum(_leaving(host, ways, variables)))
 
 
 def _only_emptied(card: Card) -> bool:
@@ -73,15 +75,31 @@ def _only_emptied(card: Card) -> bool:
     return any(not holder.whole for holder in card.holders)
 
 
-def _leaving(host: HostClass, cards: Sequence[Card], variables: Variables) -> list[IntVar]:
-    """One variable for each card that may become free: its victim's, or its own where fractions must leave."""
+def _turned(
+    model: CpModel, host: HostClass, free: Sequence[Card], ways: Sequence[Way], variables: Variables
+) -> list[IntVar]:
+    """The cards, free or emptied in these ways, that become shared."""
+    found = [variables.shared(host.id, card) for card in free]
+    reached = Counter(card.index for _, card in ways)
+    for way, card in ways:
+        shared = None if _only_emptied(card) else variables.shared(host.id, card)
+        if shared is not None and reached[card.index] < len(card.ways):
+            # It may be left in another way as well, and for those who share it then.
+            both = model.new_bool_var("")
+            model.add(both >= shared + variables.left(next(iter(way))) - 1)
+            shared = both
+        elif shared is not None and way != next(w for w, other in ways if other is card):
+            continue
+        found.append(shared)
+    return [shared for shared in found if shared is not None]
+
+
+def _leaving(host: HostClass, ways: Iterable[Way], variables: Variables) -> list[IntVar]:
+    """A variable for each way in which a card may become free: its holder's, or its own where fractions must leave."""
     leaving = []
-    for card in cards:
+    for way, card in ways:
         emptied = variables.emptied(host.id, card)
-        if emptied is not None:
-            leaving.append(emptied)
-        elif card.holders:
-            leaving.append(variables.evicted(card.holders[0].job))
+        leaving.append(emptied if emptied is not None else variables.left(next(iter(way))))
     return leaving
 
 
@@ -91,7 +109,7 @@ def _emptied_card(model: CpModel, host: HostClass, card: Card, variables: Variab
     if emptied is None:
         return
     for holder in card.holders:
-        model.add(emptied <= variables.evicted(holder.job))
+        model.add(emptied <= variables.gone(holder.job))
     shared = variables.shared(host.id, card)
     if shared is not None:
         model.add(emptied + shared <= 1)
@@ -103,16 +121,16 @@ def _shared_card(model: CpModel, host: HostClass, card: Card, variables: Variabl
     if not coming:
         return
     shared = variables.shared(host.id, card)
-    place = Place((job,) for job in card.jobs)
-    leaving = [variables.evicted(job) for job in card.jobs]
+    place = Place((way,) for way in card.leaving)
+    leaving = [(holder, variables.left(way)) for holder in card.holders for way in holder.ways]
     milli = [use for p in coming for use in place.uses(p.gang, p.role.request.gpu_milli, p.count, p.inside)]
-    fits(model, milli, card.milli, [(h.milli, left) for h, left in zip(card.holders, leaving, strict=True)])
+    fits(model, milli, card.milli, [(h.milli, left) for h, left in leaving])
     memory = [
         use
         for p in coming
         for use in place.uses(p.gang, card_memory(p.role.request, card.kind.memory_mib), p.count, p.inside)
     ]
-    fits(model, memory, card.memory_mib, [(h.memory_mib, left) for h, left in zip(card.holders, leaving, strict=True)])
+    fits(model, memory, card.memory_mib, [(h.memory_mib, left) for h, left in leaving])
     if shared is None:
         return
     for part in coming:
@@ -140,8 +158,8 @@ def _one_team(
         for part in parts:
             model.add(part.count <= MILLI * owner)
         if card.team not in (None, team):
-            for job in card.jobs:
-                model.add(owner <= variables.evicted(job))
+            for holder in card.holders:
+                model.add(owner <= variables.gone(holder.job))
             for part in parts:
                 if not part.gang.only_inside and not card.may_empty(part.gang.reach):
                     model.add(part.count == (0 if part.inside is None else part.inside))
@@ -150,7 +168,7 @@ def _one_team(
 
 def _split_over_cards(model: CpModel, instance: Instance, variables: Variables) -> None:
     """A fractional class's workers in a slot are those on the slot's cards."""
-    for gang in instance.gangs:
+    for gang in instance.coming:
         for workers in gang.workers:
             if not workers.role.request.fractional:
                 continue

@@ -42,7 +42,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
         return
     above = lineage(instance.snapshot)
     starting: dict[Key, list[Part]] = defaultdict(list)
-    for gang in instance.gangs:
+    for gang in instance.coming:
         for workers in gang.workers:
             for gpu_type in workers.gpu_types:
                 part = _part(gang, workers, gpu_type, variables)
@@ -50,9 +50,9 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
                     starting[team, gpu_type].append(part)
     held, leaving = _held(instance, above)
     for key, limit in limits.items():
-        place = Place((job,) for job, _ in leaving[key])
+        place = Place((way,) for way, _ in leaving[key])
         uses = [use for p in starting[key] for use in place.uses(p.gang, p.milli, p.count, p.inside)]
-        fits(model, uses, limit - held[key], [(milli, variables.evicted(job)) for job, milli in leaving[key]])
+        fits(model, uses, limit - held[key], [(milli, variables.left(way)) for way, milli in leaving[key]])
 
 
 def _part(gang: Gang, workers: WorkerClass, gpu_type: str, variables: Variables) -> Part:
@@ -87,17 +87,15 @@ class _Lineage:
 
 
 def _held(instance: Instance, above: _Lineage) -> tuple[dict[Key, int], dict[Key, list[tuple[JobId, int]]]]:
-    """milli-GPU by team and type that running work holds, and what each possible victim holds of it."""
+    """milli-GPU by team and type that running work holds, and what each that may leave holds of it, in each way."""
     types = {(host.id, gpu.index): gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus}
-    may_leave = {victim.id for victim in instance.victims}
     held: dict[Key, int] = defaultdict(int)
     leaving: dict[Key, list[tuple[JobId, int]]] = defaultdict(list)
     for record in instance.snapshot.jobs:
         for gpu_type, milli in held_by_type(record, types).items():
             for team in above(record.job.team):
                 held[team, gpu_type] += milli
-                if record.id in may_leave:
-                    leaving[team, gpu_type].append((record.id, milli))
+                leaving[team, gpu_type] += [(way, milli) for way in instance.ways.get(record.id, ())]
     return held, leaving
 
 

@@ -1,6 +1,5 @@
 """Reservation: named gangs are planned on what hosts come to have; what starts now leaves that, or is over in time.
 
-
 Time is where a row is stated: for a plan of level a and time t, the reservations on a host planned by then, the starts
 not surely over by then and the work not clear of level a's way by then fit. What is there only shrinks with time, so a
 row may be stated at every candidate start of that level; of those between which nothing leaves the last one is enough.
@@ -8,10 +7,12 @@ row may be stated at every candidate start of that level; of those between which
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr, LinearExprT
 
+from ...model.ids import JobId
 from ..classes import Instance
 from ..held import HostClass
 from ..later import RESOURCES, LaterGang, Stay
@@ -37,13 +38,15 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
 
 def _choices(model: CpModel, instance: Instance, variables: Variables) -> None:
     """planned = sum of planned_at;  planned + started <= 1;  nobody where a maintenance window would come.   [gangs]"""
-    now = {gang.id: gang for gang in instance.gangs}
+    now: dict[JobId, list[IntVar]] = defaultdict(list)
+    for start in instance.gangs:
+        now[start.record.id].append(variables.started(start))
     for gang in variables.plans.gangs:
         at = variables.planned_at(gang)
         planned = variables.started(gang)
         model.add(sum(at) == planned)
         if gang.record.id in now:
-            model.add_at_most_one([planned, variables.started(now[gang.record.id])])
+            model.add_at_most_one([planned, *now[gang.record.id]])
         for workers in gang.workers:
             for slot in workers.slots:
                 barred = gang.barred.get(slot.host, ())
@@ -107,7 +110,7 @@ def _host_rows(model: CpModel, host: HostClass, number: int, variables: Variable
 
         times = [start_s for part in upto for start_s in part.gang.starts]
         alone = len({part.gang.id for part in upto}) == 1 and getattr(host, resource) >= 0
-        for start_s in rows(times, stays, [plans.over[part.gang.id] for part in coming]):
+        for start_s in rows(times, stays, [plans.over[part.gang.record.id] for part in coming]):
             use = [(getattr(p.role.request, resource), due(p, start_s, alone=alone)) for p in upto]
             load = _load(stays(start_s), number, resource, _lingering(coming, start_s, variables), variables)
             _row(model, [(a, d) for a, d in use if d is not None], load, getattr(host.host, resource), host, resource)
@@ -137,15 +140,15 @@ def _cards_suffice(
 
 
 def _lingering(coming: Sequence[Coming], start_s: int, variables: Variables) -> list[Coming]:
-    return [part for part in coming if variables.plans.over[part.gang.id] > start_s]
+    return [part for part in coming if variables.plans.over[part.gang.record.id] > start_s]
 
 
 def _load(
     stays: Sequence[Stay], number: int, resource: str, lingering: Sequence[Coming], variables: Variables
 ) -> LinearExprT:
-    """What is still there: the stays less those that are preempted now, and the starts that are not over."""
+    """What is still there: the stays less those that leave now, and the starts and returns that are not over."""
     kept = sum(stay.amounts[number] for stay in stays)
-    gone = [stay.amounts[number] * variables.evicted(stay.record.id) for stay in stays if stay.may_leave]
+    gone = [stay.amounts[number] * variables.gone(stay.record.id) for stay in stays if stay.may_leave]
     return kept - sum(gone) + sum(getattr(part.role.request, resource) * part.count for part in lingering)
 
 

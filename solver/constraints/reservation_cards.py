@@ -55,7 +55,7 @@ class _Kind:
         shared = {card.index: variables.fractions(host.id, card) for card in host.cards if card.kind == kind}
         self._fractions = {index: parts for index, parts in shared.items() if parts}
         self._over = sorted(
-            {self._plans.over[p.gang.id] for parts in (self._whole, *self._fractions.values()) for p in parts}
+            {self._plans.over[p.gang.record.id] for parts in (self._whole, *self._fractions.values()) for p in parts}
         )
         self._free: dict[tuple[int, tuple[JobId, ...], int], IntVar] = {}
 
@@ -105,10 +105,10 @@ class _Kind:
         self._model.add(sum(planned) + whole <= clear)
 
     def _late(self, parts: Sequence[Coming], start_s: int) -> list[Coming]:
-        return [part for part in parts if self._plans.over[part.gang.id] > start_s]
+        return [part for part in parts if self._plans.over[part.gang.record.id] > start_s]
 
     def _blockers(self, card: Gpu, gang: LaterGang, start_s: int) -> tuple[JobId, ...] | None:
-        """Who must be preempted for the card to be clear by then; None where somebody on it stays at any rate."""
+        """Who must leave for the card to be clear by then; None where somebody on it stays at any rate."""
         on_it = [s for s in self._plans.staying(self._host.id, gang, start_s) if card.index in s.cards]
         if any(not stay.may_leave for stay in on_it):
             return None
@@ -125,7 +125,7 @@ class _Kind:
             if not blockers and not late:
                 return 1
             if len(blockers) == 1 and not late:
-                ways.append(self._variables.evicted(blockers[0]))
+                ways.append(self._variables.gone(blockers[0]))
             else:
                 ways.append(self._freed(card, blockers, late))
         ways = list({way.index: way for way in ways}.values())
@@ -136,12 +136,12 @@ class _Kind:
         return either
 
     def _freed(self, card: Gpu, blockers: tuple[JobId, ...], late: Sequence[Coming]) -> IntVar:
-        """1 only if all blockers are preempted and none of these fractions comes to the card."""
+        """1 only if all blockers leave and none of these fractions comes to the card."""
         key = (card.index, blockers, len(late))
         if key not in self._free:
             free = self._model.new_bool_var(f"clear[{self._host.id},{card.index},{len(self._free)}]")
             for job in blockers:
-                self._model.add(free <= self._variables.evicted(job))
+                self._model.add(free <= self._variables.gone(job))
             for part in late:
                 self._model.add(part.count <= MILLI - MILLI * free)
             self._free[key] = free

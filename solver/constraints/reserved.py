@@ -32,17 +32,17 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
             if placeable(host) and host.path.site == pool.site and gpu.gpu_type == pool.gpu_type and gpu.healthy
         }
         held = _held(instance.snapshot, cards)
-        leaving = [(victim.id, held[victim.id]) for victim in instance.victims if victim.id in held]
-        place = Place((job,) for job, _ in leaving)
+        leaving = [(way, held[job]) for job, ways in instance.ways.items() if job in held for way in ways]
+        place = Place((way,) for way, _ in leaving)
         uses: list[Use] = []
-        for gang in instance.gangs:
+        for gang in instance.coming:
             for workers in gang.workers if gang.record.level == LEVEL else ():
                 counts = _counts(instance, workers, pool, variables)
                 if counts:
                     inside = _inside(model, gang, workers, pool, counts, place, variables)
                     uses += place.uses(gang, workers.role.request.gpu_milli, sum(counts), inside)
         free = MILLI * len(cards) - pool.gpu_milli - sum(held.values())
-        fits(model, uses, free, [(milli, variables.evicted(job)) for job, milli in leaving])
+        fits(model, uses, free, [(milli, variables.left(way)) for way, milli in leaving])
 
 
 def _held(snapshot: Snapshot, cards: set[tuple[HostId, int]]) -> dict[JobId, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, product
 
 from brute_plans import Planner
 
-from phalanx.model.decision import Start
+from phalanx.model.decision import Resize, Start
 from phalanx.model.ids import HostId, JobId
 from phalanx.model.job import Role
 from phalanx.model.placement import WorkerPlacement
@@ -20,19 +20,30 @@ from phalanx.solver.demand import CardKind, candidates, victims
 from phalanx.solver.goals import values
 from phalanx.solver.layout import lay_out
 from phalanx.solver.plan import assemble
-from phalanx.solver.rights import Runner, may_evict, rights_of
+from phalanx.solver.returning import returners, smaller
+from phalanx.solver.rights import may_evict, rights_of
+from phalanx.solver.sizes import at_size, settled, ways
 from phalanx.solver.verify import verify_starts
+from phalanx.solver.verify_returning import returns
 
 Seat = tuple[HostId, CardKind | None, int | None]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way to place one gang: for each role the seats of its workers; inside its guarantee or not."""
+    """One way to place one gang: for each role the seats of its workers; inside its guarantee or not.
+
+    `record` is the gang at the size it has then; `back` a running gang as it is, if that is the one that returns.
+    """
 
     record: JobRecord
     seats: tuple[tuple[str, tuple[Seat, ...]], ...]
     inside: bool
+    back: JobRecord | None = None
+
+    @property
+    def moved(self) -> bool:
+        return self.back is not None and self.back.job.workers == self.record.job.workers
 
     @property
     def counts(self) -> dict[str, dict[tuple[HostId, CardKind | None], int]]:
@@ -64,6 +75,7 @@ def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple
         if tried_plans > limit:
             raise TooLarge
 
+    snapshot = settled(snapshot)
     planner = Planner(snapshot, policy, check)
     able = [record.id for record in victims(snapshot, policy)]
     best: tuple[int, ...] | None = None
@@ -87,6 +99,8 @@ def _best_with(
     joint = any(team.limit or team.guarantee for team in snapshot.teams) or bool(policy.reserved)
     joint = joint or any(record.job.anti_affinity for record in waiting)
     options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
+    for job, found in _returns(snapshot, policy, leaving, limit).items():
+        options[JobId(f"{job}@again")] = found
     able = [job for job, found in options.items() if found]
     total = 1
     for job in able:
@@ -97,45 +111,74 @@ def _best_with(
     for size in range(len(able) + 1):
         for chosen in combinations(able, size):
             for combination in product(*(options[job] for job in chosen)):
-                starts = _together(combination, snapshot, leaving)
-                if starts is None:
+                acts = _together(combination, snapshot, leaving)
+                if acts is None:
                     continue
+                starts, resizes = acts
                 if planner:
-                    with_plans = planner.best(starts, leaving)
+                    with_plans = planner.best(starts, leaving, resizes)
                     if with_plans is not None:
                         best = with_plans if best is None else max(best, with_plans)
                     continue
-                plan = assemble(snapshot, policy, starts, leaving)
-                if (leaving or joint) and verify_starts(snapshot, policy, plan.starts, plan.preemptions):
+                plan = assemble(snapshot, policy, starts, leaving, (), resizes)
+                attained = values(snapshot, policy, plan.starts, plan.preemptions, (), plan.resizes)
+                reached = tuple(value.value for value in attained)
+                if best is not None and reached <= best:
                     continue
-                reached = tuple(value.value for value in values(snapshot, policy, plan.starts, plan.preemptions))
-                best = reached if best is None else max(best, reached)
+                if (leaving or joint or resizes) and verify_starts(
+                    snapshot, policy, plan.starts, plan.preemptions, (), plan.resizes
+                ):
+                    continue
+                best = reached
     return best, total
 
 
 def _options(
     record: JobRecord, snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
 ) -> Iterator[Option]:
-    """Every way to place the gang alone on what these victims leave; workers of a role are alike."""
+    """Every way to place the gang alone, at each of its sizes, on what victims and returns leave."""
     # What is promised is judged with the plans.
-    jobs = tuple(other for other in snapshot.jobs if other.id not in leaving)
+    named = returners(snapshot, policy)
+    left = {*leaving, *(other.id for other in (*named.shrinkers, *named.movers))}
+    jobs = tuple(other for other in snapshot.jobs if other.id not in left)
     gone = replace(snapshot, jobs=jobs, reservations=())
+    guaranteed = any(team.guarantee for team in snapshot.teams)
+    for sized in ways(record):
+        for way in _ways(sized, snapshot, limit):
+            for inside in (False, True) if guaranteed else (False,):
+                option = Option(sized, way, inside)
+                acts = _together((option,), gone, ())
+                if acts is not None and not verify_starts(gone, policy, acts[0]):
+                    yield option
+
+
+def _returns(snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int) -> dict[JobId, list[Option]]:
+    """Every way in which each job may return that does not leave for good: smaller, or as it is."""
+    named = returners(snapshot, policy)
+    found: dict[JobId, list[Option]] = {}
+    pairs = [(now, replace(now, job=at_size(now.job, size))) for now in named.shrinkers for size in smaller(now)]
+    for now, then in (*pairs, *((now, now) for now in named.movers)):
+        options = found.setdefault(now.id, [])
+        for way in _ways(then, snapshot, limit) if now.id not in leaving else ():
+            option = Option(then, way, inside=False, back=now)
+            acts = _together((option,), snapshot, ())
+            if acts is not None and not any(True for _ in returns(snapshot, policy, (), (), acts[1])):
+                options.append(option)
+    return found
+
+
+def _ways(record: JobRecord, snapshot: Snapshot, limit: int) -> Iterator[tuple[tuple[str, tuple[Seat, ...]], ...]]:
+    """Every way to seat the gang, whatever the rules say; workers of a role are alike."""
     per_role = []
     for role in record.job.roles:
-        ways = list(combinations_with_replacement(list(seats(role, snapshot)), role.count))
-        per_role.append([(role.name, way) for way in ways])
+        seatings = list(combinations_with_replacement(list(seats(role, snapshot)), role.count))
+        per_role.append([(role.name, seating) for seating in seatings])
     total = 1
     for ways_of_role in per_role:
         total *= len(ways_of_role)
     if total > limit:
         raise TooLarge
-    guaranteed = any(team.guarantee for team in snapshot.teams)
-    for way in product(*per_role):
-        for inside in (False, True) if guaranteed else (False,):
-            option = Option(record, way, inside)
-            starts = _together((option,), gone, ())
-            if starts is not None and not verify_starts(gone, policy, starts):
-                yield option
+    yield from product(*per_role)
 
 
 def seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
@@ -153,23 +196,24 @@ def seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
 
 def _together(
     combination: tuple[Option, ...], snapshot: Snapshot, leaving: tuple[JobId, ...]
-) -> tuple[Start, ...] | None:
-    """The starts of these options side by side; None where they do not fit together.
+) -> tuple[tuple[Start, ...], tuple[Resize, ...]] | None:
+    """The starts and returns of these options side by side; None where they do not fit together.
 
     Whole cards are dealt so that each goes to a start that may evict all who leave it.
     """
     books = Books(snapshot)
+    left = {*leaving, *(option.record.id for option in combination if option.back is not None)}
     for record in snapshot.jobs:
-        if record.id in leaving:
+        if record.id in left:
             for worker in record.placement.workers if record.placement else ():
                 books.give(record.job, worker)
     for option in combination:
         for worker in _fractions(option):
             books.take(option.record.job, worker)
-    dealt = _deal(combination, snapshot, leaving, books)
+    dealt = _deal(combination, snapshot, left, books)
     if dealt is None:
         return None
-    starts = []
+    starts, resizes = [], []
     for option in combination:
         for worker in _fractions(option):
             books.give(option.record.job, worker)
@@ -178,20 +222,25 @@ def _together(
         except ValueError:
             return None
         attempt = option.record.attempt + 1
-        starts.append(Start(job=option.record.id, attempt=attempt, placement=placement, inside_guarantee=option.inside))
-    return tuple(starts) if _within(books) else None
+        job, inside = option.record.id, option.inside
+        if option.back is not None:
+            resizes.append(Resize(job=job, attempt=attempt, placement=placement))
+        else:
+            starts.append(Start(job=job, attempt=attempt, placement=placement, inside_guarantee=inside))
+    return (tuple(starts), tuple(resizes)) if _within(books) else None
 
 
 def _deal(
-    combination: tuple[Option, ...], snapshot: Snapshot, leaving: tuple[JobId, ...], books: Books
+    combination: tuple[Option, ...], snapshot: Snapshot, left: Collection[JobId], books: Books
 ) -> dict[JobId, dict[tuple[HostId, CardKind], list[int]]] | None:
     """Free cards for all whole workers, by host and kind: a matching of cards asked to cards open to them."""
     rights = rights_of(snapshot)
-    holders: dict[tuple[HostId, int], list[Runner]] = defaultdict(list)
+    moved = {option.record.id for option in combination if option.moved}
+    holders: dict[tuple[HostId, int], list[JobRecord]] = defaultdict(list)
     for record in snapshot.jobs:
-        for worker in record.placement.workers if record.placement and record.id in leaving else ():
+        for worker in record.placement.workers if record.placement and record.id in left else ():
             for index in worker.gpus:
-                holders[worker.host, index].append(rights.runner(record))
+                holders[worker.host, index].append(record)
     asked: list[tuple[Option, HostId, CardKind]] = []
     for option in combination:
         for role in option.record.job.roles:
@@ -202,8 +251,16 @@ def _deal(
     def open_to(wish: int) -> list[tuple[HostId, int]]:
         option, host, kind = asked[wish]
         starter = rights.starter(option.record, inside=option.inside)
+
+        def may_use(holder: JobRecord) -> bool:
+            if option.back is not None:
+                return holder.id == option.record.id
+            if holder.id in moved:
+                return option.record.level >= holder.level
+            return may_evict(starter, rights.runner(holder))
+
         free = books.free_cards(host).get(kind, ())
-        return [(host, i) for i in free if all(may_evict(starter, runner) for runner in holders[host, i])]
+        return [(host, i) for i in free if all(may_use(holder) for holder in holders[host, i])]
 
     owner: dict[tuple[HostId, int], int] = {}
 

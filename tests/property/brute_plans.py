@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
 
-from phalanx.model.decision import Start
+from phalanx.model.decision import Resize, Start
 from phalanx.model.host import MILLI
 from phalanx.model.ids import HostId, JobId, TeamId
 from phalanx.model.job import Role
@@ -48,28 +48,33 @@ class Planner:
     def __bool__(self) -> bool:
         return bool(self._named)
 
-    def best(self, starts: Sequence[Start], leaving: tuple[JobId, ...]) -> tuple[int, ...] | None:
-        """The best values of the goals with these starts and victims; None where no plans keep the rules beside them."""
+    def best(
+        self, starts: Sequence[Start], leaving: tuple[JobId, ...], resizes: Sequence[Resize] = ()
+    ) -> tuple[int, ...] | None:
+        """The best values of the goals with these starts, victims and returns; None where no plans keep the rules."""
         starting = {start.job for start in starts}
+        coming, gone = (*starts, *resizes), (*leaving, *(act.job for act in resizes))
         per_gang: list[list[Choice | None]] = [
-            [None, *(way for way in self._ways[record.id] if self._planned([way], starts, leaving))]
+            [None, *(way for way in self._ways[record.id] if self._planned([way], coming, gone))]
             for record in self._named
             if record.id not in starting
         ]
         found = []
         for combination in product(*per_gang):
             self._check(1)
-            planned = self._planned([way for way in combination if way is not None], starts, leaving)
+            planned = self._planned([way for way in combination if way is not None], coming, gone)
             if planned is not None:
-                plan = assemble(self._snapshot, self._policy, starts, leaving, planned)
+                plan = assemble(self._snapshot, self._policy, starts, leaving, planned, resizes)
                 found.append((self._values(plan), plan))
         for reached, plan in sorted(found, key=lambda each: each[0], reverse=True):
-            if not verify_starts(self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations):
+            if not verify_starts(
+                self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes
+            ):
                 return reached
         return None
 
     def _values(self, plan: Plan) -> tuple[int, ...]:
-        attained = values(self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations)
+        attained = values(self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
         return tuple(goal.value for goal in attained)
 
     def _counts(self, record: JobRecord) -> Iterator[Counts]:
@@ -82,7 +87,7 @@ class Planner:
         yield from product(*per_role)
 
     def _planned(
-        self, ways: Sequence[Choice], starts: Sequence[Start], leaving: tuple[JobId, ...]
+        self, ways: Sequence[Choice], starts: Sequence[Start | Resize], leaving: tuple[JobId, ...]
     ) -> list[Planned] | None:
         """The plans with cards of their own; None where they do not fit beside all that is still there."""
         cards = self._cards(ways, starts, leaving)
@@ -105,7 +110,7 @@ class Planner:
         return planned
 
     def _cards(
-        self, ways: Sequence[Choice], starts: Sequence[Start], leaving: tuple[JobId, ...]
+        self, ways: Sequence[Choice], starts: Sequence[Start | Resize], leaving: tuple[JobId, ...]
     ) -> list[set[tuple[HostId, int]]] | None:
         """Cards for each plan that are clear by its start and in no other plan, by trying all sets."""
         asks: list[tuple[int, HostId, int, list[int]]] = []
@@ -141,7 +146,7 @@ class Planner:
         at_s: int,
         host_id: HostId,
         kind: CardKind,
-        starts: Sequence[Start],
+        starts: Sequence[Start | Resize],
         leaving: tuple[JobId, ...],
     ) -> list[int]:
         records = {other.id: other for other in self._snapshot.jobs}

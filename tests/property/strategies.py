@@ -27,7 +27,7 @@ from phalanx.model.job import (
 )
 from phalanx.model.job_state import JobState
 from phalanx.model.placement import Placement, Progress, WorkerPlacement
-from phalanx.model.policy import ObjectivePolicy, Policy, ReservedPool, StandardGang
+from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, ReservedPool, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -385,6 +385,7 @@ def policies(draw: st.DrawFn) -> Policy:
             usable_s=draw(st.sampled_from((0, 60))),
             room_s=draw(st.sampled_from((0, 60))),
         ),
+        eviction=EvictionPolicy(moves_per_hour=draw(st.sampled_from((0, 0, 1, 10)))),
         reserved=draw(pools()),
         cross_site=draw(st.booleans()),
         production_off_premises=draw(st.booleans()),

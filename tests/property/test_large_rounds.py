@@ -23,7 +23,8 @@ WORLDS = st.one_of(snapshots(), contested(max_hosts=4, max_jobs=6))
 
 def greedy_rank(snapshot: Snapshot, policy: Policy) -> list[int]:
     plan = greedy_plan(snapshot, policy)
-    return [goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations)]
+    acts = (plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    return [goal.value for goal in values(snapshot, policy, *acts)]
 
 
 def rank(decision: Decision) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contested, policies, snapshots
+from test_brute_returns import resizable
 
 from phalanx.bench.large import Size, fleet, jobs
 from phalanx.model.decision import GoalStatus
@@ -16,11 +17,13 @@ from phalanx.model.policy import Policy, SolvePolicy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.bound import uppers
 from phalanx.solver.demand import candidates
+from phalanx.solver.drains import named
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
 from phalanx.solver.lp_bound import lp_bounds
 from phalanx.solver.lp_model import LpModel, LpSolver, certified
 from phalanx.solver.plan import Plan
+from phalanx.solver.sizes import settled
 from phalanx.solver.solve import solve
 
 
@@ -65,8 +68,10 @@ def _compared(snapshot: Snapshot, policy: Policy) -> None:
     policy = replace(policy, solve=SolvePolicy(budget_ms=3_000))
     decision = solve(snapshot, policy)
     best = [goal.value for goal in decision.goals]
-    for plan in (Plan(decision.starts, decision.preemptions), greedy_plan(snapshot, policy), Plan()):
-        reached = values(snapshot, policy, plan.starts, plan.preemptions)
+    chosen = Plan(decision.starts, decision.preemptions, resizes=decision.resizes)
+    snapshot = settled(snapshot)
+    for plan in (chosen, greedy_plan(snapshot, policy), Plan()):
+        reached = values(snapshot, policy, plan.starts, plan.preemptions, (), plan.resizes)
         limits = uppers(snapshot, policy, frozenset(record.id for record in candidates(snapshot)))
         bounds = lp_bounds(snapshot, policy, plan, reached, limits)
         for goal, value, bound, top in zip(decision.goals, reached, bounds, best, strict=True):
@@ -94,3 +99,11 @@ def test_no_bound_is_below_the_proven_optimum_of_a_crowded_fleet(seed: int) -> N
     size = Size(name="small", hosts=6, pending=8, load=0.8)
     snapshot = fleet(size, seed)
     _compared(replace(snapshot, jobs=(*snapshot.jobs, *jobs(size, seed, 0, size.pending))), Policy())
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_no_bound_is_below_the_proven_optimum_where_jobs_return_and_start_at_any_size(block: int) -> None:
+    for seed in range(block, 40, 2):
+        snapshot, policy = resizable(seed)
+        if not named(snapshot, policy):
+            _compared(snapshot, policy)

@@ -200,8 +200,26 @@ def test_an_elastic_job_starts_at_any_of_its_sizes(world: World) -> None:
     assert world.decide(resizes=(resize,)).committed
     record = world.store.job("j1")
     assert (record.stop_cause, record.message) == (StopCause.REQUEUED, "to run with 1 workers")
+    assert (record.replacing, record.resized_to, record.moves) == (("a1",), 1, ())
+    # Its grace, cleaning, the launch and a start may take that long.
+    assert record.replacing_until_s == world.now + 30 + 10 + 30 + 300
     world.released("j1")
-    assert world.state("j1") is JobState.QUEUED
+    record = world.store.job("j1")
+    assert (record.state, record.replacing, record.resized_to) == (JobState.QUEUED, ("a1",), 1)
+    assert world.decide(starts=(world.a_start("j1", ["a1"]),)).committed
+    record = world.store.job("j1")
+    assert (record.replacing, record.replacing_until_s, record.resized_to) == ((), 0, None)
+
+
+def test_a_moved_job_keeps_the_time(world: World) -> None:
+    world.submit("j1")
+    world.plan("j1")
+    world.running("j1")
+    moved = Resize(job="j1", attempt=2, placement=a_placement(["a2"]))
+    assert world.decide(resizes=(moved,)).committed
+    record = world.store.job("j1")
+    assert (record.moves, record.replacing, record.message) == ((world.now,), ("a2",), "to run on a2")
+    assert world.store.events(subject="job j1")[-1].kind == "moved"
 
 
 def test_a_planned_job_can_be_preempted(world: World) -> None:

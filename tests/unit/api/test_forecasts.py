@@ -186,6 +186,25 @@ def test_what_jobs_like_it_took_is_learned(kit, store) -> None:
     assert learned(replace(asked, name="")) is None
 
 
+def test_estimates_are_judged_by_what_came_of_them(patient, kit, store, clock, client, brain) -> None:
+    learned = Learned(store)
+    for number in range(20):
+        job = kit.job(f"e{number}", gpus=4, walltime_estimate_s=1_000)
+        ran(store, job, clock.now_s() - 5_000 + number, 1_500)
+        store.cancel(job.id, now_s=clock.now_s())
+    ran(store, kit.job("bare"), clock.now_s(), 77)
+    store.cancel("bare", now_s=clock.now_s())
+    learned.catch_up()
+    assert learned.ratios == (1_500,) * 20
+    lease = store.acquire("scheduler", "test", ttl_s=60, now_s=clock.now_s())
+    store.submit(kit.job("runs", gpus=4, walltime_estimate_s=400), now_s=clock.now_s())
+    run_round(store, Policy(), clock, lease.term, solver=brain.solve, verifier=lambda *_: ())
+    store.submit(kit.job("waits", gpus=4), now_s=clock.now_s())
+    told = client.get("/v1/jobs/waits").json()["forecast"]
+    # The launch, half as long again as estimated, and the cleaning.
+    assert (told["start_s"], told["basis"]) == (clock.now_s() + 30 + 600 + 10, "estimate")
+
+
 def test_a_forecast_rests_on_what_was_learned(patient, kit, store, clock, client, brain) -> None:
     for number in range(3):
         ran(store, replace(kit.job(f"t{number}", gpus=4), name="train"), clock.now_s(), 500)

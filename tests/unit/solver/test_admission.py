@@ -239,3 +239,26 @@ def test_more_jobs_with_a_label_than_racks_is_a_warning() -> None:
     assert not any("label" in text for text in admission.warnings), "rack r1, rack r2 and site t are three"
     crowded = admit(gang("a", anti_affinity=label), world(fleet(), *others, gang("o2", anti_affinity=label)), POLICY)
     assert any("3 other jobs carry the anti-affinity label 'web'" in text for text in crowded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("in_s", "facts", "words"),
+    [
+        (7_200, {"walltime_limit_s": 3_600}, None),
+        (
+            3_600,
+            {"walltime_limit_s": 3_600},
+            "started at once it would end 30 s after the time that it is to finish by",
+        ),
+        (3_600, {"walltime_limit_s": 7_200, "walltime_estimate_s": 1_800}, None),
+        (1_800, {"walltime_limit_s": 7_200, "walltime_estimate_s": 3_600}, "for 1 h, its estimate"),
+        (-60, {"walltime_limit_s": 60}, "the time that it is to finish by passed 1 min ago"),
+    ],
+)
+def test_a_time_to_finish_by_that_would_be_missed_is_a_warning(
+    in_s: int, facts: dict[str, int], words: str | None
+) -> None:
+    admission = admit(gang("a", 1, 1, finish_by_s=NOW_S + in_s, **facts), world([box("h1")]), POLICY)
+    assert admission.accepted
+    told = [warning for warning in admission.warnings if "finish by" in warning]
+    assert [words in warning for warning in told] == ([] if words is None else [True])

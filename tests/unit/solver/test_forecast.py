@@ -102,6 +102,44 @@ def test_a_job_past_its_estimate(ran_s: int, left_s: int) -> None:
     assert by_job(snapshot)["a"].start_s == NOW_S + left_s
 
 
+class TestJudgedEstimates:
+    """Of 20 jobs five each ran half, once, one and a half and twice as long as estimated."""
+
+    RATIOS = (500, 1_000, 1_500, 2_000) * 5
+
+    @pytest.mark.parametrize(
+        ("ran_s", "left_s"),
+        [
+            (0, 1_000),  # the median of all
+            (499, 501),
+            (500, 1_000),  # it outlasts a quarter of them: the median of the others
+            (1_000, 500),
+            (1_700, 300),
+            (2_500, 1_500),  # longer than any: as long as it has overrun
+        ],
+    )
+    def test_what_is_left_is_what_was_left_to_those_that_ran_as_long(self, ran_s: int, left_s: int) -> None:
+        record = runs("r", ("h1", range(8)), ran_s=ran_s, estimate_s=1_000, limit_s=9_000)
+        walltimes = Walltimes(world([box("h1")], record), BARE, ratios=self.RATIOS)
+        assert walltimes.left(record, NOW_S).seconds == left_s
+
+    def test_limits_bound_it_and_too_few_say_nothing(self) -> None:
+        record = runs("r", ("h1", range(8)), ran_s=700, estimate_s=1_000, limit_s=1_200)
+        snapshot = world([box("h1")], record)
+        assert Walltimes(snapshot, BARE, ratios=self.RATIOS).left(record, NOW_S).seconds == 500
+        assert Walltimes(snapshot, BARE, ratios=self.RATIOS[1:]).left(record, NOW_S).seconds == 300
+        assert Walltimes(snapshot, BARE, ratios=self.RATIOS, by_limits=True).left(record, NOW_S).seconds == 500
+        bare = runs("r", ("h1", range(8)), ran_s=700, limit_s=1_200)
+        assert Walltimes(snapshot, BARE, ratios=self.RATIOS).left(bare, NOW_S).basis is Basis.LIMIT
+
+    def test_a_forecast_rests_on_it(self) -> None:
+        record = runs("r", ("h1", range(8)), ran_s=500, estimate_s=1_000, limit_s=9_000)
+        snapshot = world([box("h1")], record, gang("a", 1, 8))
+        assert by_job(snapshot)["a"].start_s == NOW_S + 500
+        told = by_job(snapshot, ratios=self.RATIOS)["a"]
+        assert (told.start_s, told.latest_s, told.basis) == (NOW_S + 1_000, NOW_S + 8_500, Basis.ESTIMATE)
+
+
 def test_limits_of_the_pools() -> None:
     snapshot = world(
         [box("h1")], teams=[Team(id="team"), Team(id="rich", guarantee=(GpuQuota(gpu_type="H100", gpu_milli=1_000),))]

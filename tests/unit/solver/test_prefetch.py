@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_worlds import NOW_S, ask, begin, box, decide, gang, placement, queued, running, world
 
 from phalanx.model.decision import Prefetch
@@ -172,3 +174,26 @@ class TestRounds:
         needless = replace(first, host=first.host, dataset=MEG)
         for orders in ((first,), (), (second, first), (first, first, second), (first, needless, second)):
             assert verify(snapshot, POLICY, replace(decision, prefetches=orders)) != ()
+
+
+SETS = st.builds(DatasetRef, name=st.sampled_from("abc"), size_mib=st.integers(0, 900), shards=st.just(10))
+COPIES = st.builds(lambda name, shards: copy(name, shards, 90 * shards), st.sampled_from("abcd"), st.integers(0, 10))
+DISKS = st.tuples(st.integers(0, 2_000), st.lists(COPIES, max_size=3, unique_by=lambda each: each.dataset))
+PLANNED = st.lists(st.tuples(SETS, st.integers(-9, 9), st.sets(st.sampled_from(("h0", "h1")), min_size=1)), max_size=5)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(DISKS, min_size=2, max_size=2), PLANNED, st.integers(0, 12_000), SETS)
+def test_orders_of_any_world_are_right_fit_and_leave_nothing_out(disks, planned, booked, read) -> None:
+    hosts = [disk(f"h{n}", *cached, free_mib=free, network_mbps=10_000) for n, (free, cached) in enumerate(disks)]
+    jobs = [reading(f"j{n}", len(names), data) for n, (data, _, names) in enumerate(planned)]
+    plans = tuple(plan(job, in_s, *sorted(names)) for job, (_, in_s, names) in zip(jobs, planned, strict=True))
+    work = replace(gang("work", request=ask(1, network_mbps=booked)), dataset=read)
+    found = ordered(world(hosts, *map(queued, jobs), running(work, ("h0", (0,)))), *plans)
+    for host in hosts:
+        mine = [order for order in found if order[0] == host.id]
+        assert sum(order[4] for order in mine) <= host.disk_free_mib + sum(each.size_mib for each in host.cached)
+        assert len({order[1] for order in mine}) == len(mine)
+        assert [order[3] for order in mine] == sorted(order[3] for order in mine)
+    if booked >= 10_000:
+        assert [order for order in found if order[0] == "h0"] == []

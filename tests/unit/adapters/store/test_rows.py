@@ -37,6 +37,8 @@ def test_a_record_with_every_field_set_comes_back() -> None:
         restarts=11,
         not_before_s=12,
         replacing=("h1", "h2"),
+        moves=(6,),
+        resized_to=3,
         replacing_until_s=14,
         exit_code=-9,
         message="évicted",

@@ -48,6 +48,12 @@ def leaves(world: Any, name: str, in_s: int, role: Role, *seats: tuple[str, tupl
     return world.running(name, role, *seats, walltime_limit_s=3_600 + in_s - 40, **more)
 
 
+def stays(world: Any, card: int, *, never: bool = True) -> JobRecord:
+    """Work on the card until long after all that is planned here."""
+    kind = Preemptible.NEVER if never else Preemptible.BY_HIGHER
+    return leaves(world, f"n{card}", 50_000, CARD, ("a", (card,)), preemptible=kind)
+
+
 class Round:
     """The reservation family alone over one instance."""
 
@@ -289,6 +295,65 @@ class TestCards:
         case = Round(world.instance([mixed, world.host("b", gpus=2)], [world.job("big", PAIR)]))
         (gang,) = case.plans.gangs
         assert {slot.host for workers in gang.workers for slot in workers.slots} == {"b"}
+
+
+class TestLevels:
+    """Plans of several levels on the cards of one host: a higher one finds the cards of lower work sooner."""
+
+    def test_both_cannot_have_the_one_card_that_each_finds_clear(self, world: Any) -> None:
+        """The higher gang could evict who is on it, the lower one waits for it to end; the other card is held for long."""
+        work = [leaves(world, "v", 1_000, CARD, ("a", (0,))), stays(world, 1)]
+        case = Round(
+            world.instance([world.host("a", gpus=2)], [*work, world.job("p", CARD), world.job("q", CARD, tier=2)])
+        )
+        assert case.fits(plan={"p": (1_000, {"a": 1})})
+        assert case.fits(plan={"q": (0, {"a": 1})})
+        assert not case.possible(plan={"p": (1_000, {"a": 1}), "q": (0, {"a": 1})})
+
+    def test_a_card_that_is_clear_for_the_higher_one_too_late_does_not_count(self, world: Any) -> None:
+        """Of the second card the work may be evicted in 500 s only, and the lower gang never finds it clear by its time."""
+        work = [
+            leaves(world, "v", 1_000, CARD, ("a", (0,))),
+            replace(stays(world, 1, never=False), started_s=NOW_S - 100),
+        ]
+        case = Round(
+            world.instance([world.host("a", gpus=2)], [*work, world.job("p", CARD), world.job("q", CARD, tier=2)])
+        )
+        assert case.starts("q") == (0, 500)
+        assert not case.possible(plan={"p": (1_000, {"a": 1}), "q": (0, {"a": 1})})
+        assert case.fits(plan={"p": (1_000, {"a": 1}), "q": (500, {"a": 1})})
+
+    def test_the_card_of_a_start_is_there_for_the_plan_behind_it(self, world: Any) -> None:
+        """Whichever of the plans comes behind it, and whether it is of the higher or the lower level."""
+        brief = fresh(world.job("s", CARD, tier=1, walltime_limit_s=3_000))
+        case = Round(
+            world.instance([world.host("a", gpus=2)], [brief, world.job("p", CARD), world.job("q", CARD, tier=2)])
+        )
+        over_s = 3_000 + HANDOVER_S
+        for first, second in (("p", "q"), ("q", "p")):
+            assert case.fits(start={"s": {"a": 1}}, plan={first: (0, {"a": 1}), second: (over_s, {"a": 1})})
+        assert not case.possible(start={"s": {"a": 1}}, plan={"p": (0, {"a": 1}), "q": (0, {"a": 1})})
+
+    def test_each_may_have_the_card_that_only_it_finds_clear(self, world: Any) -> None:
+        """Work that the higher one evicts and the lower one would wait for; work that ends between their starts."""
+        jobs = [world.job("p", CARD), world.job("q", CARD, tier=2)]
+        work = [
+            stays(world, 0, never=False),
+            leaves(world, "w", 1_000, CARD, ("a", (2,)), preemptible=Preemptible.NEVER),
+        ]
+        case = Round(world.instance([world.host("a", gpus=3)], [*work, *jobs]))
+        assert case.fits(plan={"p": (0, {"a": 1}), "q": (0, {"a": 1})})
+        work = leaves(world, "v", 1_000, CARD, ("a", (0,)), preemptible=Preemptible.NEVER)
+        case = Round(world.instance([world.host("a", gpus=2)], [work, *jobs]))
+        assert case.fits(plan={"p": (1_000, {"a": 1}), "q": (0, {"a": 1})})
+
+    def test_the_higher_one_alone_needs_cards_that_it_finds_clear(self, world: Any) -> None:
+        work = [leaves(world, "v", 1_000, CARD, ("a", (0,))), stays(world, 1)]
+        case = Round(
+            world.instance([world.host("a", gpus=3)], [*work, world.job("p", CARD), world.job("q", PAIR, tier=2)])
+        )
+        assert case.fits(plan={"q": (0, {"a": 1})})
+        assert not case.possible(plan={"p": (0, {"a": 1}), "q": (0, {"a": 1})})
 
 
 class TestVictims:
