@@ -109,7 +109,7 @@ class _Near:
         """About what must be evicted for one worker, or for all that fit, and how many fit."""
         request = role.request
         if not request.whole_gpus:
-            return 0, 1
+            return 0, role.count
         cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
         blocks = min(role.count, len(cards) // request.whole_gpus)
         held: Counter[frozenset[JobId]] = Counter(self._cheapest(card, reach) for card in cards)
@@ -141,7 +141,7 @@ def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
         for victim in instance.victims
         if victim.id in leaving or (victim.placement is not None and not used.isdisjoint(victim.placement.hosts))
     )
-    movers = tuple(gang.back for gang in instance.returns if gang.back is not None and gang.moved)
+    movers = returners(instance.snapshot, instance.policy).movers
     names = frozenset((*(victim.id for victim in kept), *(moved_id(record.id) for record in movers)))
     out = ways_out(kept, movers)
     known: dict[Reach, Reach] = {}

@@ -87,15 +87,10 @@ def solve(
     limits = uppers(snapshot, policy, startable, known, returning)
     outcome, size, grain = Outcome(), (0, 0), Grain.SINGLETONS
     if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
-        outcome.stopped = "columns"
-        if _affordable(WAITING * len(startable), guard):
-            best, outcome.spent_ms, size = _in_kernel(snapshot, policy, best, limits, guard)
-            grain = Grain.KERNEL if size[0] else grain
+        best, outcome, size = _in_kernel(snapshot, policy, best, limits, guard)
+        grain = Grain.KERNEL if size[0] else grain
     elif instance is not None and anything:
-        if _affordable(instance.columns + drains.columns, guard):
-            best, outcome, size = _search(instance, drains, best, limits, guard)
-        else:
-            outcome.stopped = "deadline"
+        best, outcome, size = _whole(instance, drains, best, limits, guard)
     lap("exact")
     bounds = _bounds(best, outcome, limits)
     if outcome.stopped and guard.remaining_s() > 0:
@@ -142,16 +137,28 @@ def _affordable(columns: int, guard: Guard) -> bool:
     return guard.remaining_s() > columns * _WRITTEN_S
 
 
+def _whole(
+    instance: Instance, drains: Plans, best: _Candidate, limits: Sequence[int], guard: Guard
+) -> tuple[_Candidate, Outcome, tuple[int, int]]:
+    """As `_search`; nothing where there is no time to write the model."""
+    if not _affordable(instance.columns + drains.columns, guard):
+        return best, Outcome(stopped="deadline"), (0, 0)
+    return _search(instance, drains, best, limits, guard)
+
+
 def _in_kernel(
     snapshot: Snapshot, policy: Policy, best: _Candidate, limits: Sequence[int], guard: Guard
-) -> tuple[_Candidate, int, tuple[int, int]]:
-    """The better of the plan at hand and the kernel's; the time spent, and the size of the model. It bounds nothing."""
+) -> tuple[_Candidate, Outcome, tuple[int, int]]:
+    """The better of the plan at hand and the kernel's; what was spent, and the size of its model. It bounds nothing."""
+    nothing = best, Outcome(stopped="columns"), (0, 0)
+    if not _affordable(WAITING * len(candidates(snapshot)), guard):
+        return nothing
     instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
     columns = instance.columns + drains.columns
     if columns > policy.solve.exact_columns or not _affordable(columns, guard):
-        return best, 0, (0, 0)
+        return nothing
     best, outcome, size = _search(instance, drains, best, limits, guard, alike=False)
-    return best, outcome.spent_ms, size
+    return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size
 
 
 def _search(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contested, policies, snapshots
+from test_brute_returns import resizable
 
 from phalanx.model.decision import Decision, GoalStatus, Grain
 from phalanx.model.policy import Policy
@@ -18,6 +20,7 @@ from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
 from phalanx.solver.verify import verify
 
+SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "30"))
 WORLDS = st.one_of(snapshots(), contested(max_hosts=4, max_jobs=6))
 
 
@@ -93,3 +96,23 @@ def test_the_index_of_hosts_leaves_no_slot_out(snapshot: Snapshot, policy: Polic
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(places.Places, "among", lambda self, role, reach: self._hosts)
         assert reduce(snapshot, policy).gangs == indexed.gangs
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large_rounds(seed: int) -> None:
+    snapshot, policy = resizable(seed)
+    exact = rank(solve.solve(snapshot, policy))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        for hosts in (1, 99):
+            patch.setattr(kernel, "WAITING", hosts)
+            patch.setattr(kernel, "STARTED", hosts)
+            decision = solve.solve(snapshot, policy)
+            check(snapshot, policy, decision)
+            assert rank(decision) <= exact
+        if not snapshot.reservations and not decision.reservations and decision.certificate.grain is Grain.KERNEL:
+            assert rank(decision) == exact
+    short = replace(policy, solve=replace(policy.solve, budget_ms=1 + seed % 12))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "LARGE", 0)
+        check(snapshot, short, solve.solve(snapshot, short))
