@@ -185,7 +185,7 @@ def _standing(host: Host, worlds: Worlds) -> str:
     if host.state is not HostState.READY:
         return host.state.value
     gangs = worlds.held[host.id].gangs if host.id in worlds.held else ()
-    return f"held for job {', '.join(sorted(gangs))}, which lost a host" if gangs else "a spare"
+    return f"held for job {', '.join(sorted(gangs))}, which comes back to it" if gangs else "a spare"
 
 
 def types_of(job: Job) -> str:

@@ -209,7 +209,7 @@ def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
 
 
 BLOCKS = 8
-SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "600"))
+SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "400"))
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -219,7 +219,7 @@ def test_crowded_fleets_equal_brute_force(block: int) -> None:
     assert compared >= len(seeds) // 2, "most instances must be small enough to compare"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(snapshots(max_hosts=3, max_cards=3, max_jobs=3, max_workers=3), policies())
 def test_odd_fleets_equal_brute_force(snapshot: Snapshot, numbers: Policy) -> None:
     equals_brute_force(snapshot, numbers, 1_000)

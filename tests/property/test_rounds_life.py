@@ -27,20 +27,22 @@ from phalanx.model.errors import PhalanxError
 from phalanx.model.event import HostChanged
 from phalanx.model.host import MILLI, Gpu, Host, HostState
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
-from phalanx.model.job import AntiAffinity, CheckpointPolicy, DatasetRef, Job, Preemptible, Role, WorkerRequest
+from phalanx.model.job import AntiAffinity, CheckpointPolicy, DatasetRef, Elastic, Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import JobState
-from phalanx.model.policy import EvictionPolicy, Policy, SolvePolicy, TimePolicy
+from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, SolvePolicy, StandardGang, TimePolicy
 from phalanx.model.snapshot import Snapshot
 from phalanx.model.team import GpuQuota, Team
-from phalanx.model.topology import Site, TopologyPath
+from phalanx.model.topology import Layer, Site, TopologyPath
 from phalanx.solver.solve import solve
 
 SITE = SiteId("s")
-LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "5"))
+LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "4"))
 ROUNDS = 60
 POLICY = Policy(
+    # Room for gangs that fit these hosts is worth much, so that jobs are moved.
+    objective=ObjectivePolicy(room_s=60, standard_gangs=(StandardGang(workers=1, gpus=2, layer=Layer.HOST),)),
     eviction=EvictionPolicy(min_run_s=60),
-    time=TimePolicy(starve_after_s=300, replace_grace_s=60),
+    time=TimePolicy(starve_after_s=300, replace_grace_s=60, grow_after_s=90),
     solve=SolvePolicy(budget_ms=300),
 )
 
@@ -64,6 +66,7 @@ class Life:
         assert lease is not None
         self.term = lease.term
         self.evicted: dict[str, int] = defaultdict(int)
+        self.returned = 0
 
     def _host(self, number: int) -> Host:
         gpus = tuple(Gpu(index=i, gpu_type=self.dice.choice(("A100", "H100")), memory_mib=80_000) for i in range(1))
@@ -95,11 +98,14 @@ class Life:
         self.scripts[name] = Script(run_s=run_s, codes=codes, refused=refused, stop_s=dice.choice((1, 20)))
         request = WorkerRequest(gpu_milli=dice.choice((0, 300, 500, 1_000, 2_000, 4_000)), cpu_milli=1_000)
         labels = (AntiAffinity(label="l"),) if dice.random() < 0.1 else ()
+        count = dice.choice((1, 1, 2, 3))
         saves = CheckpointPolicy(interval_s=60, write_s=5, restart_s=10, grace_s=dice.choice((5, 30)))
         job = Job(
             id=JobId(name),
             team=TeamId(dice.choice(("a", "b", "b1"))),
-            roles=(Role(count=dice.choice((1, 1, 2, 3)), request=request),),
+            roles=(Role(count=count, request=request),),
+            elastic=Elastic(role="worker", sizes=(1, 2, 3)) if dice.random() < 0.3 else None,
+            movable=dice.random() < 0.8,
             tier=dice.choice((1, 2, 3, 3, 4)),
             priority=dice.randint(0, 3),
             preemptible=dice.choice((Preemptible.BY_HIGHER,) * 3 + (Preemptible.ANYTIME, Preemptible.NEVER)),
@@ -181,6 +187,7 @@ class Life:
         assert record.violations == ()
         for act in record.decision.preemptions if record.outcome == "committed" else ():
             self.evicted[act.job] += 1
+        self.returned += len(record.decision.resizes)
         return record
 
 
@@ -192,7 +199,8 @@ def held_within_capacity(snapshot: Snapshot) -> None:
     for record in snapshot.jobs:
         if record.placement is None:
             continue
-        assert len(record.placement.workers) == record.job.workers
+        sizes = record.job.elastic.sizes if record.job.elastic else (record.job.workers,)
+        assert len(record.placement.workers) in sizes
         requests = {role.name: role.request for role in record.job.roles}
         for worker in record.placement.workers:
             request = requests[worker.role]

@@ -212,7 +212,9 @@ class TestWhileItReturns:
         facts = {"stop_cause": StopCause.REQUEUED, "replacing": ("h2",), "replacing_until_s": NOW_S + 60}
         leaving = running(job, ("h1", (0, 1)), state=JobState.STOPPING, resized_to=1, **facts)
         fleet = [box("h1", 2), box("h2", 2)]
-        assert not decided(world(fleet, leaving, gang("other", 1, 2))).starts
+        waits = decided(world(fleet, leaving, gang("other", 1, 2)))
+        assert not waits.starts
+        assert "held for job m, which comes back to it" in waits.waiting[0].sentence
         assert decided(world(fleet, leaving, gang("above", 1, 2, tier=1))).starts
         late = replace(leaving, replacing_until_s=NOW_S)
         assert decided(world(fleet, late, gang("other", 1, 2))).starts
