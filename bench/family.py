@@ -152,7 +152,7 @@ def drains(draw: random.Random, count: int) -> Snapshot:
         running.append(runs(job, [(host, 0)], ran_s=ran_s))
     for kind in ("A100", "H100"):
         job = gang(f"starving-{kind}", draw, max(2, count // 8), 8, (kind,), tier=3)
-        queue.append(JobRecord(job=job, submitted_s=NOW_S - 5 * HOUR))
+        queue.append(JobRecord(job=job, submitted_s=NOW_S - 12 * HOUR))
     for number in range(count):
         limit_s = draw.choice((1, 2, 4, 24)) * HOUR
         job = gang(f"wait-{number}", draw, 1, draw.choice((1, 1, 2, 4)), tier=3, walltime_limit_s=limit_s)

@@ -20,6 +20,7 @@ def _known(snapshot: Snapshot, policy: Policy) -> dict[JobId, tuple[JobRecord, t
 def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
     """The planned starts that a round tries for the gang, rising; empty where it fits at none up to the horizon.
 
+    They lie at most `plan_horizon_s` ahead, and of a gang without a promise no farther than it has waited.
     At most `max_candidate_starts`: from the first at which the gang alone fits. They are now, the ends of running work,
     the ends of maintenance windows, and the sure ends of the gangs of higher levels that might start now. Always among
     them are what was promised and the last of these ends, so that a promise that is broken is not lost.
@@ -36,10 +37,12 @@ def _candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tu
     ends = {clear(record, gang) for record in snapshot.jobs if record.placement is not None}
     windows = {window.end_s for host in snapshot.hosts if placeable(host) for window in host.windows}
     higher = {surely_over_s(other, snapshot, policy) for other in candidates(snapshot) if other.level > gang.level}
-    last_s = now_s + policy.time.plan_horizon_s
+    always = {promise.start_s for promise in promises(snapshot, policy) if promise.record.id == gang.id}
+    # A drain keeps hosts idle no longer than its gang has waited; what is promised already may move as it must.
+    ahead_s = policy.time.plan_horizon_s if always else min(policy.time.plan_horizon_s, now_s - gang.submitted_s)
+    last_s = now_s + ahead_s
     times = sorted(time for time in {now_s, *ends, *windows, *higher} if now_s <= time <= last_s)
     first = LaterBooks(snapshot, policy, gang).earliest(times)
     times = [] if first is None else [time for time in times if time >= first[0]]
-    always = {promise.start_s for promise in promises(snapshot, policy) if promise.record.id == gang.id}
     always.update(sorted(higher.intersection(times))[-1:])
     return tuple(sorted({*times[: max(0, most - len(always.difference(times[:most])))], *always}))

@@ -309,4 +309,5 @@ class Worlds:
         leaving = self._ranks.leaving(self._leaving)
         for name, hold in holds(at, leaving, coming, books).items():
             hold.book(books.own(name), 1)
+            books.changed.append(name)
         books.keep_back(at, leaving, coming)

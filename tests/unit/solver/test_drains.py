@@ -138,9 +138,13 @@ class TestClear:
         assert self.clear(replace(stopping, state_since_s=NOW_S - 100)) == 10
 
 
+def waited(job, seconds: int = 86_400) -> JobRecord:
+    return replace(queued(job), submitted_s=NOW_S - seconds)
+
+
 class TestCandidateStarts:
     def test_ends_of_work_from_the_first_fit_on(self) -> None:
-        wants = queued(gang("wants", 2, 8))
+        wants = waited(gang("wants", 2, 8))
         work = [
             running(gang(f"v{n}", 1, 4, walltime_limit_s=limit), (host, cards), ran_s=0)
             for n, (host, cards, limit) in enumerate(
@@ -154,6 +158,16 @@ class TestCandidateStarts:
         near = replace(POLICY, time=replace(POLICY.time, plan_horizon_s=2_000))
         assert candidate_starts(wants, snapshot, near) == ()
 
+    def test_no_farther_ahead_than_the_gang_has_waited_until_it_has_a_promise(self) -> None:
+        job = gang("wants", 1, 8)
+        v = running(gang("v", walltime_limit_s=1_000), ("h", [0]), ran_s=0)
+        for seconds, starts in ((1_039, ()), (1_040, (NOW_S + 1_040,))):
+            wants = waited(job, seconds)
+            assert candidate_starts(wants, world([box("h")], v, wants), POLICY) == starts
+        wants = waited(job, 100)
+        promised = replace(world([box("h")], v, wants), reservations=(promise(job, 500, ("h", range(8))),))
+        assert candidate_starts(wants, promised, POLICY) == (NOW_S + 500, NOW_S + 1_040)
+
     def test_what_was_promised_is_always_among_them(self) -> None:
         wants = queued(gang("wants", 1, 8))
         v = running(gang("v", walltime_limit_s=1_000), ("h", [0]), ran_s=0)
@@ -164,12 +178,12 @@ class TestCandidateStarts:
         assert candidate_starts(wants, snapshot, few) == (NOW_S + 1_700,)
 
     def test_the_end_of_a_maintenance_window(self) -> None:
-        wants = queued(gang("wants", 1, 8, walltime_limit_s=600))
+        wants = waited(gang("wants", 1, 8, walltime_limit_s=600))
         window = Window(start_s=NOW_S - 10, end_s=NOW_S + 4_000)
         assert candidate_starts(wants, world([box("h", windows=(window,))], wants), POLICY) == (NOW_S + 4_000,)
 
     def test_the_last_end_of_gangs_of_higher_levels_that_might_start(self) -> None:
-        wants = queued(gang("wants", 1, 8))
+        wants = waited(gang("wants", 1, 8))
         others = [
             gang(f"o{tier}{hours}", tier=tier, walltime_limit_s=hours * 3_600) for tier in (2, 3) for hours in (1, 5)
         ]
