@@ -151,7 +151,7 @@ def _in_kernel(
 ) -> tuple[_Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the kernel's; what was spent, and the size of its model. It bounds nothing."""
     nothing = best, Outcome(stopped="columns"), (0, 0)
-    if not _affordable(WAITING * len(candidates(snapshot)), guard):
+    if not policy.solve.exact_columns or not _affordable(WAITING * len(candidates(snapshot)), guard):
         return nothing
     instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
     columns = instance.columns + drains.columns
