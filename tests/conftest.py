@@ -13,6 +13,7 @@ settings.register_profile("untimed", settings.get_profile(settings.get_current_p
 settings.load_profile("untimed")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Names each test's group for `pytest -n N --dist loadgroup`: its file, or `services` for what starts any."""
     for item in items:
