@@ -18,7 +18,7 @@ run: $(STAMP)
 
 # One file's tests stay in one process, and what starts services runs in one of them (tests/conftest.py).
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --cov --cov-report=term
 
 # Every table and plot of docs/benchmarks.md; TRACES names the folder of the public traces (docs/traces.md).
 TRACES ?= ../shared/traces

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-_ROOT = Path(__file__).parent
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("untimed")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Names each test's group for `pytest -n N --dist loadgroup`: its file, or `services` for what starts any."""
-    for item in items:
-        where = item.path.relative_to(_ROOT)
-        starts = where.parts[0] == "integration" or any(map(item.get_closest_marker, ("ray", "postgres")))
-        item.add_marker(pytest.mark.xdist_group("services" if starts else str(where)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """With `-n N` a file's tests stay in one process, and all that start services (`integration/`) in the same one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::", 1)[0]
+            return "services" if path.startswith("tests/integration/") else path
+
+    config.option.loadscopereorder = False  # as collected: what takes longest comes first
+    return ByFile(config, log)
