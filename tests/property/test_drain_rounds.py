@@ -28,7 +28,7 @@ def waiting_long(seed: int, rng: random.Random) -> Snapshot:
         if record.placement is None:
             job = replace(record.job, walltime_limit_s=rng.choice((60, 3_600, 50_000, None)))
             job = replace(job, anti_affinity=()) if rng.random() < 0.6 else job
-            record = replace(record, job=job, submitted_s=NOW - rng.choice((0, 9_000, 90_000)))
+            record = replace(record, job=job, submitted_s=NOW - rng.choice((0, 90_000, 300_000)))
         jobs.append(record)
     teams = tuple(replace(team, limit=None) if rng.random() < 0.7 else team for team in snapshot.teams)
     return replace(snapshot, jobs=tuple(jobs), teams=teams)
@@ -53,7 +53,7 @@ def later(snapshot: Snapshot, plan: Plan, rng: random.Random) -> Snapshot:
     for record in crowded(rng.randrange(10**6)).jobs:
         if record.placement is None and rng.random() < 0.5:
             job = replace(record.job, id=JobId(f"{record.id}-{now_s}"))
-            jobs.append(replace(record, job=job, submitted_s=now_s - rng.choice((0, 8_000))))
+            jobs.append(replace(record, job=job, submitted_s=now_s - rng.choice((0, 90_000))))
     hosts = snapshot.hosts
     if rng.random() < 0.15:
         hosts = (replace(hosts[0], state=HostState.CORDONED), *hosts[1:])

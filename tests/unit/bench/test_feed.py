@@ -37,8 +37,7 @@ def test_ours_is_measured_and_a_peer_that_is_missing_is_told(
     assert ours["faults"] == []
     assert ours["samples_per_s"] > 0
     assert 0 <= ours["wait_share_10ms"] < 1
-    assert 0 < result["share_of_take"] < 5
-    assert result["founding"]["shards"] > result["founding"]["online"]
+    assert not {"share_of_take", "founding", "rows"} & set(result), "only what was asked for"
 
 
 def test_a_run_that_fails_or_hangs_is_one_line(tmp_path: Path) -> None:
