@@ -47,7 +47,8 @@ def test_hosts_show_for_whom_they_are_held_and_the_job_when_it_is_planned(client
 
     store.submit(kit.job("first", gpus=2, walltime_limit_s=20_000, sites=("north",)), now_s=clock.now_s())
     assert solved().outcome == "committed"
-    store.submit(kit.job("big", gpus=2, workers=2, sites=("north",), topology=site), now_s=clock.now_s())
+    long_ago = clock.now_s() - 30_000  # a drain plans no farther ahead than its gang has waited
+    store.submit(kit.job("big", gpus=2, workers=2, sites=("north",), topology=site), now_s=long_ago)
     clock.sleep(10)
     assert solved().outcome == "committed"
     (promise,) = store.snapshot(clock.now_s()).reservations
@@ -69,7 +70,7 @@ def test_reports_are_answered_with_what_to_load_and_hosts_show_it(client, kit, s
     data = DatasetRef(name="eeg", size_mib=900, shards=9)
     site = (TopologyConstraint(layer=Layer.SITE),)
     job = kit.job("big", gpus=2, workers=2, sites=("north",), topology=site, dataset=data)
-    store.submit(job, now_s=clock.now_s())
+    store.submit(job, now_s=clock.now_s() - 30_000)  # a drain plans no farther ahead than its gang has waited
     assert client.post("/v1/agents/report", json=report()).json()["prefetches"] == []
     clock.sleep(10)
     run_round(store, policy, clock, lease.term)
