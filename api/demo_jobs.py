@@ -98,7 +98,7 @@ def first_jobs(data: Path) -> list[dict[str, Any]]:
     _check_example()
     jobs = [_training(data)]
     types = {"A100": 1, "T4": "0.2"}
-    jobs.append(_work("vision", FINETUNE, 25, gpus=8, gpu_type=types, gpu_memory="16GiB", walltime="90s"))
+    jobs.append(_work("vision", FINETUNE, 80, gpus=8, gpu_type=types, gpu_memory="16GiB", walltime="90s"))
     jobs += [
         _work("speech", f"probe-{number}", seconds, gpus=1, gpu_type="T4")
         for number, seconds in ((1, 6), (2, 9), (3, 12))
