@@ -78,6 +78,7 @@ class _Sums:
         self.smallest, self.largest, self.mean, self.spread = math.inf, -math.inf, 0.0, 0.0
 
     def add(self, array: Array) -> None:
+        """Counts the values in; those that are not finite only as such."""
         self.values += array.size
         finite = array[np.isfinite(array)]
         self.not_finite += array.size - finite.size

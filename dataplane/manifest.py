@@ -64,6 +64,7 @@ class Manifest:
         return hashlib.sha256(_canonical(content)).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
+        """The manifest as its file holds it (docs/dataplane.md)."""
         return {
             "format": FORMAT,
             "version": VERSION,

@@ -87,6 +87,7 @@ class ObjectSource:
         return self._tried(file, lambda: bytes(obstore.get(store, file).bytes()))
 
     def stream(self, file: str) -> Iterator[memoryview]:
+        """The whole object from its start on, in pieces of `range_bytes`, several of which are under way at once."""
         import obstore
 
         store = self._made()

@@ -16,6 +16,7 @@ import torch
 _formats = import_module("formats")  # beside this module, which is run as a script's
 stand_in_for_torchvision = _formats.stand_in_for_torchvision
 Batches = Iterator[Any]
+read_ahead: Callable[[Any, Any, int], Batches] = _formats.read_ahead
 
 
 def _scratch() -> str:
@@ -76,19 +77,7 @@ def run_tensorstore(data: Path, batch: int, _workers: int) -> Batches:
 
     url = f"{os.environ['PHALANX_BENCH_STORE']}/{data.name}/x/"
     store = tensorstore.open({"driver": "zarr", "kvstore": {"driver": "http", "base_url": url}}).result()
-    y = np.load(data / "y.npy")
-
-    def batches() -> Batches:
-        order = np.random.default_rng(0).permutation(len(y))
-        ids = [np.sort(order[start : start + batch]) for start in range(0, len(y) - batch + 1, batch)]
-        ahead = store[ids[0]].read()
-        for number, these in enumerate(ids):
-            ready, label = ahead, torch.from_numpy(y[these])
-            if number + 1 < len(ids):
-                ahead = store[ids[number + 1]].read()
-            yield {"x": torch.from_numpy(ready.result()), "y": label}
-
-    return batches()
+    return read_ahead(store, np.load(data / "y.npy"), batch)
 
 
 _HERE = globals()

@@ -21,6 +21,18 @@ def samples(raw: Path) -> tuple[Any, Any]:
     return np.load(raw / "x.npy", mmap_mode="r"), np.load(raw / "y.npy")
 
 
+def read_ahead(store: Any, y: Any, batch: int) -> Iterator[dict[str, torch.Tensor]]:
+    """Shuffled batches of a tensorstore and its labels, each asked for one batch ahead."""
+    order = np.random.default_rng(0).permutation(len(y))
+    ids = [np.sort(order[start : start + batch]) for start in range(0, len(y) - batch + 1, batch)]
+    ahead = store[ids[0]].read()
+    for number, these in enumerate(ids):
+        ready, label = ahead, torch.from_numpy(y[these])
+        if number + 1 < len(ids):
+            ahead = store[ids[number + 1]].read()
+        yield {"x": torch.from_numpy(ready.result()), "y": label}
+
+
 def build_phalanx(raw: Path, out: Path) -> None:
     """Shards of 16 MiB."""
     from phalanx.dataplane import Field, ShardWriter

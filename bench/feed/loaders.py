@@ -13,8 +13,10 @@ import numpy as np
 import torch
 
 _formats = import_module("formats")  # beside this module, which is run as a script's
-samples, stand_in_for_torchvision = _formats.samples, _formats.stand_in_for_torchvision
+samples = _formats.samples
+stand_in_for_torchvision = _formats.stand_in_for_torchvision
 Batches = Iterator[Any]
+read_ahead: Callable[[Any, Any, int], Batches] = _formats.read_ahead
 
 
 # Running: endless or one epoch of shuffled batches as dicts or tuples of tensors.
@@ -131,19 +133,7 @@ def run_tensorstore(data: Path, batch: int, _workers: int) -> Batches:
     import tensorstore
 
     opened = {"driver": "zarr", "kvstore": {"driver": "file", "path": str(data / "x")}}
-    store, y = tensorstore.open(opened).result(), np.load(data / "y.npy")
-
-    def batches() -> Batches:
-        order = np.random.default_rng(0).permutation(len(y))
-        ids = [np.sort(order[start : start + batch]) for start in range(0, len(y) - batch + 1, batch)]
-        ahead = store[ids[0]].read()
-        for number, these in enumerate(ids):
-            ready, label = ahead, torch.from_numpy(y[these])
-            if number + 1 < len(ids):
-                ahead = store[ids[number + 1]].read()
-            yield {"x": torch.from_numpy(ready.result()), "y": label}
-
-    return batches()
+    return read_ahead(tensorstore.open(opened).result(), np.load(data / "y.npy"), batch)
 
 
 def run_datasets(data: Path, batch: int, _workers: int) -> Batches:

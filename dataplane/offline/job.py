@@ -100,6 +100,7 @@ class Report:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
+        """The report for `--json`."""
         sets = {
             split or "all": {"samples": m.rows, "shards": len(m.shards), "bytes": m.size_bytes, "digest": m.digest}
             for split, m in self.manifests.items()
