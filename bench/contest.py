@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing import TimeoutError as NotYet
 from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -21,6 +24,18 @@ from .simulator import Options, Scheduler, simulate
 from .workload import Workload
 
 PHALANX = "phalanx"
+
+LOOK_S = 0.5
+"""Wall seconds between two looks at what the workers tell."""
+
+News = tuple[str, float]
+"""What runs, and by which part of a run it has come on."""
+
+Tell = Callable[[str, float], None]
+Task = tuple[str, int, Workload, Policy, Options]
+
+_news: SimpleQueue[News] | None = None
+"""In a worker: where it tells how far it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +73,8 @@ def hold(
     runs: dict[tuple[str, int], Run] = {}
     with _bar(len(tasks), quiet) as tell:
         if workers > 1:
-            with get_context("forkserver").Pool(workers, _deaf) as pool:
-                for run in pool.imap_unordered(_task, [(*task, policy, options) for task in tasks]):
-                    runs[run.scheduler, run.seed] = run
-                    tell(f"{run.scheduler}, seed {run.seed}", 1.0)
+            for run in _beside([(*task, policy, options) for task in tasks], workers, tell):
+                runs[run.scheduler, run.seed] = run
         else:
             for name, seed, workload in tasks:
                 runs[name, seed] = _run(name, seed, workload, policy, options, tell)
@@ -69,13 +82,33 @@ def hold(
     return Contest(runs=found, metrics={name: [measure(run) for run in each] for name, each in found.items()})
 
 
-def _deaf() -> None:
+def _beside(tasks: Sequence[Task], workers: int, tell: Tell) -> Iterator[Run]:
+    """The runs in processes of their own, as they end; how far each is comes back through a pipe."""
+    context = get_context("forkserver")
+    news: SimpleQueue[News] = context.SimpleQueue()
+    with context.Pool(workers, _worker, (news,)) as pool:
+        found, left = pool.imap_unordered(_task, tasks), len(tasks)
+        while left:
+            try:
+                run = found.next(timeout=LOOK_S)
+            except NotYet:
+                run = None
+            while not news.empty():
+                tell(*news.get())
+            if run is not None:
+                left -= 1
+                yield run
+
+
+def _worker(news: SimpleQueue[News]) -> None:
     """Ctrl-C is the parent's: it ends its workers, and they say nothing."""
+    global _news
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _news = news
 
 
-def _task(task: tuple[str, int, Workload, Policy, Options]) -> Run:
-    return _run(*task)
+def _task(task: Task) -> Run:
+    return _run(*task, tell=None if _news is None else lambda what, share: _news.put((what, share)))
 
 
 def _run(
@@ -84,7 +117,7 @@ def _run(
     workload: Workload,
     policy: Policy,
     options: Options,
-    tell: Callable[[str, float], None] | None = None,
+    tell: Tell | None = None,
 ) -> Run:
     done = 0.0
 
@@ -104,13 +137,21 @@ def _run(
 
 
 @contextmanager
-def _bar(total: int, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar on stderr that counts runs, parts of one included."""
+def _bar(total: int, quiet: bool) -> Iterator[Tell]:
+    """A bar on stderr that counts runs, parts of one included; where stderr is no terminal a line at each tenth."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), disable=quiet) as bar:
+    out, begun = console(stderr=True), time.perf_counter()
+    with Progress(*columns, console=out, disable=quiet or not out.is_terminal) as bar:
         task = bar.add_task("simulating", total=total)
 
+        done, shown = 0.0, 0
+
         def tell(what: str, share: float) -> None:
+            nonlocal done, shown
+            done += share
             bar.update(task, advance=share, description=what)
+            if not quiet and not out.is_terminal and int(10 * done / total + 1e-9) > shown:
+                shown = int(10 * done / total + 1e-9)
+                out.print(f"{what}: {10 * shown} % of {total} runs, {time.perf_counter() - begun:.0f} s", markup=False)
 
         yield tell

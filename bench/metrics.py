@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..model.host import MILLI
 from .foresight import Slips
-from .preemption import Forecasts, Preempted, forecasts, guarantee_met, preempted
+from .preemption import Forecasts, Preempted, forecasts, forecasts_of_waits, guarantee_met, preempted
 from .run import Outcome, Run, Sample
 
 LEVEL_WEIGHTS = {3: 8, 2: 4, 1: 2, 0: 1}
@@ -58,6 +58,7 @@ class Metrics:
     setup_gpu_h: float
     lost_gpu_h: float
     preempted: Preempted
+    forecast_waits: Forecasts
     forecast_new: Forecasts
     forecast_later: Forecasts
     slips: Slips
@@ -143,6 +144,7 @@ def measure(run: Run) -> Metrics:
         setup_gpu_h=run.setup_gpu_s / 3600,
         lost_gpu_h=run.lost_gpu_s / 3600,
         preempted=preempted(run),
+        forecast_waits=forecasts_of_waits(run),
         forecast_new=forecasts(run, new=True),
         forecast_later=forecasts(run, new=False),
         slips=run.slips,

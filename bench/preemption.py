@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..model.host import MILLI
+from .foresight import Told
 from .run import Run
 
 SHORT_S = 600
-"""Forecasts of shorter waits are not judged."""
+"""Shorter waits, in seconds, are not judged: any forecast of them is right to within a few minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +37,9 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecasts:
-    """Forecasts of starts that were then at least 10 min away: the error over the time that was really left.
+    """Forecasts of starts and their median error as a share, None where there are none.
 
-    `median` is None where there are none; `told` of `asked` forecasts named a start. `late` is the share of starts that
-    came later than told.
+    `told` of `asked` forecasts named a start. `late` is the share of starts that came later than told.
     """
 
     asked: int
@@ -64,16 +64,41 @@ def preempted(run: Run) -> Preempted:
 
 
 def forecasts(run: Run, *, new: bool) -> Forecasts:
-    """Those made when a job was submitted (`new`), or later while it waited."""
+    """Those of starts that were then at least 10 min away, made when a job was submitted (`new`) or later while it
+    waited: the error over the time that was really left.
+    """
+    return _judged(
+        (told, start_s, start_s - told.at_s)
+        for told, start_s in _started(run)
+        if told.new == new and start_s - told.at_s >= SHORT_S
+    )
+
+
+def forecasts_of_waits(run: Run) -> Forecasts:
+    """All that were made for jobs that waited at least 10 min, while they waited: the error over their actual wait."""
+    return _judged(
+        (told, start_s, start_s - told.submitted_s)
+        for told, start_s in _started(run)
+        if start_s - told.submitted_s >= SHORT_S
+    )
+
+
+def _started(run: Run) -> Iterable[tuple[Told, int]]:
+    """What was told, with the start that came; jobs that never started are in no table of forecasts."""
     starts = {outcome.job: outcome.start_s for outcome in run.outcomes}
-    errors, asked, late = [], 0, 0
     for told in run.told:
         start_s = starts[told.job]
-        if told.new != new or start_s is None or start_s - told.at_s < SHORT_S:
-            continue
+        if start_s is not None:
+            yield told, start_s
+
+
+def _judged(found: Iterable[tuple[Told, int, int]]) -> Forecasts:
+    """The errors over the third number."""
+    errors, asked, late = [], 0, 0
+    for told, start_s, over_s in found:
         asked += 1
         if told.start_s is not None:
-            errors.append(abs(told.start_s - start_s) / (start_s - told.at_s))
+            errors.append(abs(told.start_s - start_s) / over_s)
             late += start_s > told.start_s
     errors.sort()
     return Forecasts(

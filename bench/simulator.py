@@ -16,11 +16,12 @@ from ..adapters.store.core import Retention
 from ..api import engine
 from ..api.loop import LEASE
 from ..api.round import run_round
-from ..model.decision import Decision
 from ..model.event import Event
 from ..model.job_state import JobState
 from ..model.limits import walltime_limit_s
 from ..model.policy import Policy
+from ..solver.drain_starts import plannable_s
+from ..solver.drains import named
 from .evictions import Evictions
 from .executor import SimulatedExecutor
 from .foresight import Foresight
@@ -244,7 +245,7 @@ class _Simulation:
             self._evictions.decided(record.snapshot, record.decision)
             self._foresight.decided(record.decision)
         if record.outcome != "conflict":
-            self._follow_plans(record.decision, now_s)
+            self._follow_plans(record, now_s)
         self._drive(now_s)
         for job in list(self._tally.queue):
             left = self._store.job(job)
@@ -257,13 +258,22 @@ class _Simulation:
         if record.outcome == "conflict":
             self._call_round(now_s)
 
-    def _follow_plans(self, decision: Decision, now_s: int) -> None:
-        """Hosts load what is planned to be read there, and a round looks again when a gang is planned to start."""
+    def _follow_plans(self, record: RoundRecord, now_s: int) -> None:
+        """Hosts load what is planned to be read there, and a round looks again when a gang is planned to start, or has
+        waited long enough for a plan. The service's rounds are seconds apart, and need no such call.
+        """
+        decision = record.decision
         self._executor.prestage(decision.prefetches, now_s)
-        due = {plan.planned_start_s for plan in decision.reservations if plan.planned_start_s > now_s}
+        due = {plan.planned_start_s for plan in decision.reservations}
+        if record.snapshot is not None:
+            cared_for = {*(plan.job for plan in decision.reservations), *(start.job for start in decision.starts)}
+            for gang in named(record.snapshot, self._policy):
+                if gang.id not in cared_for:
+                    due.add(plannable_s(gang, record.snapshot, self._policy) or 0)
         for at_s in sorted(due - self._planned_s):
-            self._planned_s.add(at_s)
-            self._heap.push(at_s, Wake())
+            if at_s > now_s:
+                self._planned_s.add(at_s)
+                self._heap.push(at_s, Wake())
 
     def _close(self, now_s: int) -> None:
         """What still runs or waits when the run ends."""

@@ -111,18 +111,21 @@ def preemption(results: Results) -> Table | None:
 def promises(results: Results) -> Table | None:
     """Forecasts, planned starts and guarantees; None where there were none of them."""
     every = [each for found in results.values() for each in found]
-    if not any(e.forecast_new.asked or e.forecast_later.asked or e.slips.planned for e in every) and all(
+    if not any(e.forecast_waits.asked or e.slips.planned for e in every) and all(
         each.guarantee_met is None for each in every
     ):
         return None
     columns = (
-        *("scheduler", "forecasts at submission", "median error", "later ones", "median error", "late", "plans"),
-        *("moved, cause told", "without", "given up", "guarantee met"),
+        *("scheduler", "forecasts", "error / wait", "late", "at submission", "error / time left"),
+        *("while waiting", "error / time left", "plans", "moved, cause told", "without", "given up", "guarantee met"),
     )
     rows = tuple(
         (
             name,
-            *_forecasts([each.forecast_new for each in found], [each.forecast_later for each in found]),
+            *_forecasts([each.forecast_waits for each in found]),
+            _mean_share([each.forecast_waits.late for each in found]),
+            *_forecasts([each.forecast_new for each in found]),
+            *_forecasts([each.forecast_later for each in found]),
             *(
                 f"{mean(getattr(each.slips, key) for each in found):,.1f}"
                 for key in ("planned", "moved_with_cause", "moved_without", "given_up")
@@ -132,19 +135,18 @@ def promises(results: Results) -> Table | None:
         for name, found in results.items()
     )
     told = (
-        "Forecasts: the service's own, of starts that were then 10 min away or more; the error over the time that was "
-        "really left, in how many a start was told of how many were asked, and the share of starts that came later "
-        "than told. Guarantee met: of the GPU time that teams were guaranteed and wanted.",
+        "Forecasts: the service's own, all that were made for jobs that waited 10 min or more, while they waited; the "
+        "median error over the actual wait, and the share of starts that came later than told. Stricter: of starts "
+        "that were then 10 min away or more, at submission and later, the error over the time that was really left. "
+        "'n of m': a start was told in n of m. Medians are means over seeds. Guarantee met: of the GPU time that teams "
+        "were guaranteed and wanted.",
     )
     return Table(title="Promises", columns=columns, rows=rows, notes=told)
 
 
-def _forecasts(new: Sequence[Forecasts], later: Sequence[Forecasts]) -> tuple[str, ...]:
-    cells = []
-    for found in (new, later):
-        cells.append(f"{sum(each.told for each in found):,} of {sum(each.asked for each in found):,}")
-        cells.append(_mean_share([each.median for each in found]))
-    return *cells, _mean_share([each.late for each in (*new, *later)])
+def _forecasts(found: Sequence[Forecasts]) -> tuple[str, str]:
+    told = f"{sum(each.told for each in found):,} of {sum(each.asked for each in found):,}"
+    return told, _mean_share([each.median for each in found])
 
 
 def _mean_share(values: Sequence[float | None]) -> str:

@@ -31,18 +31,40 @@ def candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tup
     return known[gang.id][1]
 
 
+def plannable_s(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> int | None:
+    """When a gang without a promise will have waited as long as its earliest sure start is ahead, if nothing happens.
+
+    None where it has already, or fits at none of these starts up to the horizon.
+    """
+    times = _times(gang, snapshot, policy, snapshot.now_s + policy.time.plan_horizon_s)
+    first = LaterBooks(snapshot, policy, gang).earliest(times)
+    if first is None:
+        return None
+    at_s = (first[0] + gang.submitted_s + 1) // 2
+    return at_s if at_s > snapshot.now_s else None
+
+
 def _candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
     now_s, most = snapshot.now_s, policy.time.max_candidate_starts
-    clear = Clear(snapshot, policy)
-    ends = {clear(record, gang) for record in snapshot.jobs if record.placement is not None}
-    windows = {window.end_s for host in snapshot.hosts if placeable(host) for window in host.windows}
-    higher = {surely_over_s(other, snapshot, policy) for other in candidates(snapshot) if other.level > gang.level}
     always = {promise.start_s for promise in promises(snapshot, policy) if promise.record.id == gang.id}
     # A drain keeps hosts idle no longer than its gang has waited; what is promised already may move as it must.
     ahead_s = policy.time.plan_horizon_s if always else min(policy.time.plan_horizon_s, now_s - gang.submitted_s)
-    last_s = now_s + ahead_s
-    times = sorted(time for time in {now_s, *ends, *windows, *higher} if now_s <= time <= last_s)
+    times = _times(gang, snapshot, policy, now_s + ahead_s)
     first = LaterBooks(snapshot, policy, gang).earliest(times)
     times = [] if first is None else [time for time in times if time >= first[0]]
-    always.update(sorted(higher.intersection(times))[-1:])
+    always.update(sorted(_higher(gang, snapshot, policy).intersection(times))[-1:])
     return tuple(sorted({*times[: max(0, most - len(always.difference(times[:most])))], *always}))
+
+
+def _times(gang: JobRecord, snapshot: Snapshot, policy: Policy, last_s: int) -> list[int]:
+    """All starts that could be tried from now up to `last_s`, rising."""
+    clear = Clear(snapshot, policy)
+    ends = {clear(record, gang) for record in snapshot.jobs if record.placement is not None}
+    windows = {window.end_s for host in snapshot.hosts if placeable(host) for window in host.windows}
+    times = {snapshot.now_s, *ends, *windows, *_higher(gang, snapshot, policy)}
+    return sorted(time for time in times if snapshot.now_s <= time <= last_s)
+
+
+def _higher(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> set[int]:
+    """The sure ends of the gangs of higher levels that might start now."""
+    return {surely_over_s(other, snapshot, policy) for other in candidates(snapshot) if other.level > gang.level}

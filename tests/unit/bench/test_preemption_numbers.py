@@ -8,7 +8,7 @@ from phalanx.bench.baselines import BASELINES
 from phalanx.bench.evictions import avoidable
 from phalanx.bench.foresight import Foresight, Slips, Told
 from phalanx.bench.metrics import measure
-from phalanx.bench.preemption import forecasts, guarantee_met
+from phalanx.bench.preemption import forecasts, forecasts_of_waits, guarantee_met
 from phalanx.bench.run import Outcome, Rounds, Run, Span
 from phalanx.bench.simulator import Options, simulate
 from phalanx.bench.timing import Timing
@@ -140,6 +140,20 @@ def test_the_error_of_a_forecast_is_over_the_time_that_was_left() -> None:
     assert (new.asked, new.told, new.median, new.late) == (3, 2, 0.5, 0.5)
     assert (later.asked, later.told, later.late) == (1, 1, 1.0)
     assert later.median == pytest.approx(60 / 2_060)
+
+
+def test_the_error_of_forecasts_of_waits_is_over_the_whole_wait() -> None:
+    found = told_run(
+        Told("a", 100, 100, 1_500),
+        Told("b", 3_900, 60, 4_000),
+        Told("b", 60, 60, None),
+        Told("c", 0, 0, 1),
+        starts={"a": 1_100, "b": 4_060, "c": 599},
+    )
+    numbers = forecasts_of_waits(found)
+    # a: 400 s too late of 1,000 s; b: 60 s too early of 4,000 s, three minutes before its start; c waited too shortly.
+    assert (numbers.asked, numbers.told, numbers.late) == (3, 2, 0.5)
+    assert numbers.median == pytest.approx(60 / 4_000)
 
 
 def test_the_service_forecasts_what_waits_behind_a_job_of_known_length(small) -> None:

@@ -146,6 +146,14 @@ def test_a_gang_that_was_planned_starts_with_its_data_set_there(small) -> None:
     assert told == {"planned": 30 + 1_000, "never planned": 30 + 500 + 1_000}
 
 
+def test_a_round_looks_again_when_a_gang_has_waited_as_long_as_its_plan_is_ahead(small) -> None:
+    found = simulate(waits_for_reserved_hosts(small, walltime_s=20_000), "planned", solve, Policy(), OPTIONS)
+    outcome = by_name(found)["big"]
+    # Nothing happens between its starving after 2 h and the end of `a` and `b`; planned before, it finds its data there.
+    assert found.slips.planned == 1
+    assert outcome.end_s - outcome.start_s == 30 + 1_000
+
+
 def test_a_gang_loads_what_could_not_be_loaded_ahead(small) -> None:
     world = waits_for_reserved_hosts(small, walltime_s=600)
     outcome = by_name(simulate(world, "test", solve, Policy(time=TimePolicy(starve_after_s=345)), OPTIONS))["big"]
