@@ -49,6 +49,11 @@ def html_report(
     for run in runs:
         body.append(f"<h2>The fleet under {escape(run.scheduler)}, first seed</h2>")
         body.append(_gantt(run, hosts))
+    return html_page(title, body)
+
+
+def html_page(title: str, body: Sequence[str]) -> str:
+    """A page that needs nothing else around pieces of HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -8,6 +8,7 @@ limits on some teams, labels, tensor groups, racks required.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..model.host import Gpu, Host, HostState, Window
@@ -57,8 +58,17 @@ class Size:
     full: bool = False
 
 
-def fleet(size: Size, seed: int) -> Snapshot:
-    """The fleet and its teams, with running jobs up to the load and nobody waiting."""
+def fleet(
+    size: Size,
+    seed: int,
+    *,
+    equip: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+    change: Callable[[JobRecord], JobRecord] = lambda record: record,
+) -> Snapshot:
+    """The fleet and its teams, with running jobs up to the load and nobody waiting.
+
+    `equip` changes hosts and teams before any job runs, `change` each job before it is placed.
+    """
     draw = random.Random(f"fleet/{size.name}/{seed}")
     snapshot = Snapshot(
         now_s=NOW_S,
@@ -68,7 +78,8 @@ def fleet(size: Size, seed: int) -> Snapshot:
     )
     if size.full:
         snapshot = with_guarantees_and_caches(snapshot, draw)
-    return replace(snapshot, jobs=_running(snapshot, size, draw))
+    snapshot = equip(snapshot)
+    return replace(snapshot, jobs=_running(snapshot, size, draw, change))
 
 
 def jobs(size: Size, seed: int, first: int, count: int, now_s: int = NOW_S) -> list[JobRecord]:
@@ -186,7 +197,9 @@ def _role(workers: int, milli: int, draw: random.Random) -> Role:
     return Role(count=workers, request=request, gpu_types=types)
 
 
-def _running(snapshot: Snapshot, size: Size, draw: random.Random) -> tuple[JobRecord, ...]:
+def _running(
+    snapshot: Snapshot, size: Size, draw: random.Random, change: Callable[[JobRecord], JobRecord]
+) -> tuple[JobRecord, ...]:
     """Jobs placed one after another until the cards in use reach the load; a third of the levels' order by chance."""
     placer = Placer(snapshot, Policy(), Books(snapshot))
     most = size.load * sum(host.gpu_milli for host in snapshot.hosts)
@@ -196,10 +209,10 @@ def _running(snapshot: Snapshot, size: Size, draw: random.Random) -> tuple[JobRe
         job = _job(f"r{number:06}", draw)
         number += 1
         ran_s = draw.randrange(300, 86_400)
-        record = JobRecord(job=job, submitted_s=NOW_S - ran_s - 600)
+        record = change(JobRecord(job=job, submitted_s=NOW_S - ran_s - 600))
         placement = placer.place(record)
         if placement is not None:
-            held += job.gpu_milli
+            held += record.job.gpu_milli
             found.append(
                 replace(
                     record,

@@ -20,7 +20,8 @@ from ..solver.solve import solve
 from ..solver.verify import verify
 from .machine import machine_facts
 from .round_tables import show_rounds, show_rows
-from .rows import ROWS, measure_row
+from .rows import HELD_OUT, ROWS, SEEDS, measure_row
+from .simulate import FOLDER
 
 
 @click.group()
@@ -33,10 +34,15 @@ def bench() -> None:
 @click.option("--policy", "policy_file", type=FILE, help="Policy in TOML or JSON.")
 @click.option("--repeat", type=click.IntRange(1, 1_000), default=3, show_default=True, help="Times each is solved.")
 @click.option(
-    "--row", "rows", multiple=True, type=click.Choice(tuple(ROWS)), help="A made-up fleet of that many hosts."
+    "--row", "rows", multiple=True, type=click.Choice(tuple(ROWS)), help="A made-up fleet of so many hosts, or a trace."
 )
 @click.option("--rounds", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Rounds a seed of a row.")
-@click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True, help="Seeds of a row.")
+@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), default=SEEDS, show_default=True, help="Seeds.")
+@click.option("--held-out", is_flag=True, help=f"The seeds on which nothing was tuned: {HELD_OUT}.")
+@click.option(
+    "--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"), show_default=True,
+    help="Folder of the public traces, for rows that need one. [PHALANX_TRACES]",
+)  # fmt: skip
 @json_option
 def round_command(
     files: tuple[Path, ...],
@@ -45,18 +51,21 @@ def round_command(
     rows: tuple[str, ...],
     rounds: int,
     seeds: tuple[int, ...],
+    held_out: bool,
+    folder: Path,
     as_json: bool,
 ) -> int:
     """Solves and verifies each snapshot several times: wall time, goals with bound and status, violations.
 
-    With --row: whole rounds over a store, stage by stage, as a made-up fleet goes on from minute to minute.
+    With --row: whole rounds over a store, stage by stage, as a fleet goes on from minute to minute; a real one
+    (lingjun, openb, philly) from its trace, where a seed is a busy day or an order of arrival.
     Exit code 1 if a decision broke a rule, or two runs over the same snapshot decided differently.
     """
     if bool(files) == bool(rows):
         raise click.UsageError("name snapshots, or rows with --row; one of both")
     policy = read_policy(policy_file)
     if rows:
-        return _rows(rows, seeds, rounds, policy, as_json)
+        return _rows(rows, HELD_OUT if held_out else seeds, rounds, policy, folder, as_json)
     measured = [measure(str(path), read_document(path, Snapshot), policy, repeat) for path in files]
     facts = machine_facts()
     if as_json:
@@ -66,8 +75,13 @@ def round_command(
     return int(any(each["violations"] or not each["deterministic"] for each in measured))
 
 
-def _rows(rows: tuple[str, ...], seeds: tuple[int, ...], rounds: int, policy: Policy, as_json: bool) -> int:
-    measured = [measure_row(name, seeds, rounds, policy, lambda text: click.echo(text, err=True)) for name in rows]
+def _rows(
+    rows: tuple[str, ...], seeds: tuple[int, ...], rounds: int, policy: Policy, folder: Path, as_json: bool
+) -> int:
+    def tell(text: str) -> None:
+        click.echo(text, err=True)
+
+    measured = [measure_row(name, seeds, rounds, policy, tell, traces=folder) for name in rows]
     facts = machine_facts()
     if as_json:
         print_json({"machine": facts, "rows": measured})

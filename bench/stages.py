@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import resource
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from ..adapters.store.commit import SCHEDULER
 from ..adapters.store.database import writing
@@ -20,14 +20,37 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..solver.solve import solve
 from ..solver.verify import verify
-from .full_rules import with_reserved_pool
-from .large import NOW_S, Size, fleet, jobs
 
-STAGES = ("read", "reduce", "greedy", "exact", "bounds", "reasons", "verify", "pack", "commit")
-"""`exact` includes encoding and decoding; `pack` writes the snapshot as the compressed JSON that is kept."""
+STAGES = (
+    *("read", "reduce", "greedy", "encode", "exact", "decode", "bounds", "reasons"),
+    *("verify", "pack", "commit"),
+)
+"""The stages of a round in their order; `pack` writes the snapshot as the compressed JSON that is kept."""
 
 EVERY_S = 60
 """Between two rounds, in seconds."""
+
+
+class World(Protocol):
+    """A fleet with its jobs, and what happens to it from minute to minute; a seed gives the same one every time."""
+
+    @property
+    def name(self) -> str:
+        """Names it on disk."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of its rounds."""
+
+    @property
+    def start(self) -> Snapshot:
+        """The state before its first round: who runs, who waits."""
+
+    def happens(self, now_s: int, records: Iterable[JobRecord]) -> tuple[int, list[JobRecord]]:
+        """When the next round comes (s), and the rows that end, stop or arrive until then.
+
+        `records` are those of the time of the last round, with what it planned already running.
+        """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +59,7 @@ class Measured:
 
     cpu_s: dict[str, float] = field(default_factory=dict)
     wall_s: dict[str, float] = field(default_factory=dict)
+    hosts: int = 0
     pending: int = 0
     running: int = 0
     starts: int = 0
@@ -56,51 +80,55 @@ class Measured:
         return sum(self.wall_s.values())
 
 
-class _Watch:
-    """Laps of CPU and wall time."""
+class Watch:
+    """Laps of CPU and wall time; laps of the same name are added up."""
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """Ends a stage."""
+        """Ends a stage, or a part of one."""
         cpu, wall = time.process_time(), time.perf_counter()
-        self._measured.cpu_s[stage] = cpu - self._cpu
-        self._measured.wall_s[stage] = wall - self._wall
+        for spent, now, before in ((self._measured.cpu_s, cpu, self._cpu), (self._measured.wall_s, wall, self._wall)):
+            spent[stage] = spent.get(stage, 0.0) + now - before
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
 
 class Course:
-    """One fleet and its queue in a SQLite store; `round` measures the next round and lets the world go on."""
+    """A world in a SQLite store; `round` measures the next round and lets the world go on."""
 
-    def __init__(self, size: Size, seed: int, folder: Path, policy: Policy) -> None:
-        self._size, self._seed = size, seed
-        self._now_s, self._next = NOW_S, size.pending
-        self._draw = random.Random(f"ends/{size.name}/{seed}")
-        self._store: SqlStore = open_store(f"sqlite:///{folder / f'{size.name}-{seed}.db'}", policy)
-        snapshot = fleet(size, seed)
-        self._policy = with_reserved_pool(policy, snapshot) if size.full else policy
-        self._store.put_sites(snapshot.sites)
-        self._store.put_teams(snapshot.teams)
-        for host in snapshot.hosts:
-            self._store.put_host(host, now_s=NOW_S)
-        self._put((*snapshot.jobs, *jobs(size, seed, 0, size.pending)))
-        lease = self._store.acquire(SCHEDULER, "bench", ttl_s=10**9, now_s=NOW_S)
+    def __init__(self, world: World, folder: Path) -> None:
+        self._world = world
+        start = world.start
+        self.now_s = start.now_s
+        self.store: SqlStore = open_store(f"sqlite:///{folder / f'{world.name}.db'}", world.policy)
+        self.store.put_sites(start.sites)
+        self.store.put_teams(start.teams)
+        for host in start.hosts:
+            self.store.put_host(host, now_s=self.now_s)
+        self._put(start.jobs)
+        lease = self.store.acquire(SCHEDULER, "bench", ttl_s=10**9, now_s=self.now_s)
         self._term = lease.term if lease is not None else 0
 
-    def round(self) -> Measured:
-        """The round of now, then a minute in which 1 % of the running jobs end and as many as 1 % of the hosts come."""
+    @property
+    def policy(self) -> Policy:
+        """The policy of the rounds."""
+        return self._world.policy
+
+    def round(self, *, searched: bool = True) -> Measured:
+        """The round of now, and what happens until the next one; without the exact stage where not `searched`."""
+        policy = self.policy if searched else unsearched(self.policy)
         measured = Measured()
-        watch = _Watch(measured)
-        snapshot = self._store.snapshot(self._now_s)
+        watch = Watch(measured)
+        snapshot = self.store.snapshot(self.now_s)
         watch.lap("read")
-        decision = solve(snapshot, self._policy, lap=watch.lap)
-        violations = verify(snapshot, self._policy, decision)
+        decision = solve(snapshot, policy, lap=watch.lap)
+        violations = verify(snapshot, policy, decision)
         watch.lap("verify")
         pack(snapshot)
         watch.lap("pack")
-        outcome = self._store.commit(decision, snapshot, term=self._term, now_s=self._now_s)
+        outcome = self.store.commit(decision, snapshot, term=self._term, now_s=self.now_s)
         watch.lap("commit")
         measured.violations = len(violations) + len(outcome.conflicts)
         _describe(measured, snapshot, decision)
@@ -109,39 +137,47 @@ class Course:
 
     def close(self) -> None:
         """Frees the store."""
-        self._store.close()
+        self.store.close()
 
     def _go_on(self) -> None:
-        """What was planned runs, who was stopped queues again, some end, others come."""
-        self._now_s += EVERY_S
-        changed, running = [], []
-        for record in self._store.snapshot(self._now_s).jobs:
+        """What was planned runs, who was stopped queues again; then what the world brings."""
+        changed, records = [], []
+        for record in self.store.snapshot(self.now_s).jobs:
             if record.state is JobState.PLANNED:
-                changed.append(_moved(record, JobState.RUNNING, started_s=self._now_s - 10))
+                changed.append(moved(record, JobState.RUNNING, started_s=self.now_s + EVERY_S - 10))
             elif record.state is JobState.STOPPING:
-                changed.append(_moved(record, JobState.QUEUED, placement=None, started_s=None, planned_s=None))
-            elif record.state is JobState.RUNNING:
-                running.append(record)
-        ended = self._draw.sample(running, max(1, len(running) // 100))
-        changed.extend(_moved(record, JobState.SUCCEEDED, placement=None, exit_code=0) for record in ended)
-        count = max(1, self._size.hosts // 100)
-        changed.extend(jobs(self._size, self._seed, self._next, count, self._now_s))
-        self._next += count
+                changed.append(moved(record, JobState.QUEUED, placement=None, started_s=None, planned_s=None))
+            else:
+                records.append(record)
         self._put(changed)
+        self.now_s, happened = self._world.happens(self.now_s, (*records, *changed))
+        self._put(happened)
 
     def _put(self, records: Iterable[JobRecord]) -> None:
-        with writing(self._store.engine) as connection:
+        with writing(self.store.engine) as connection:
             books = SqlJobBooks(connection)
             for record in records:
                 books.put_job(record)
                 books.drop_intent(record.id)
 
 
-def _moved(record: JobRecord, state: JobState, **changes: object) -> JobRecord:
+def unsearched(policy: Policy) -> Policy:
+    """The policy without an exact stage: the greedy decides alone."""
+    return replace(policy, solve=replace(policy.solve, exact_columns=0))
+
+
+def moved(record: JobRecord, state: JobState, **changes: object) -> JobRecord:
+    """The record in another state, in its next version."""
     return replace(record, state=state, stop_cause=None, version=record.version + 1, **changes)  # type: ignore[arg-type]
 
 
+def ended(record: JobRecord) -> JobRecord:
+    """The record once its work is done."""
+    return moved(record, JobState.SUCCEEDED, placement=None, exit_code=0)
+
+
 def _describe(measured: Measured, snapshot: Snapshot, decision: Decision) -> None:
+    measured.hosts = len(snapshot.hosts)
     measured.pending = sum(record.state is JobState.QUEUED for record in snapshot.jobs)
     measured.running = sum(record.state.holds_capacity for record in snapshot.jobs)
     measured.starts, measured.preemptions = len(decision.starts), len(decision.preemptions)

@@ -1,0 +1,121 @@
+"""`phalanx-bench deadline`: is a wall-clock deadline kept, by how much is it passed, and what is decided by then?"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from ..api.cli.options import json_option, print_json
+from ..api.cli.tables import console, table
+from ..api.engine import Deadline
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from ..solver.solve import solve
+from ..solver.verify import verify
+from .machine import machine_facts
+from .rows import ROWS
+from .simulate import FOLDER
+from .stages import Course
+
+GUARDS_S = (0.5, 1.0, 2.0, 4.0)
+_SETTLING = 2
+"""Rounds of the greedy alone before a steady state is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One round with `guard_s` seconds given (None: no deadline): wall seconds it took, what came of it."""
+
+    row: str
+    guard_s: float | None
+    took_s: float
+    stage: str
+    stopped: str
+    starts: int
+    proven: int
+    goals: int
+    violations: int
+
+    @property
+    def over_s(self) -> float | None:
+        """Wall seconds beyond the deadline; None without one."""
+        return None if self.guard_s is None else max(0.0, self.took_s - self.guard_s)
+
+
+@click.command("deadline")
+@click.option("--row", "rows", multiple=True, type=click.Choice(tuple(ROWS)), default=("1250-shock", "1250"))
+@click.option("--guard", "guards", multiple=True, type=click.FloatRange(0.001), default=GUARDS_S, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--free", is_flag=True, help="Solve each state without a deadline as well.")
+@click.option("--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"))
+@json_option
+def deadline_command(
+    rows: tuple[str, ...], guards: tuple[float, ...], seed: int, free: bool, folder: Path, as_json: bool
+) -> int:
+    """Solves the same state under several wall-clock deadlines and tells by how much each is passed.
+
+    Exit code 1 if a decision broke a rule.
+    """
+    found = []
+    for name in dict.fromkeys(rows):
+        snapshot, policy = state(name, seed, folder)
+        for guard_s in (*guards, *((None,) if free else ())):
+            found.append(kept(name, snapshot, policy, guard_s))
+            click.echo(f"{name}, {guard_s} s: took {found[-1].took_s:.2f} s", err=True)
+    if as_json:
+        print_json(
+            {"machine": machine_facts(), "deadlines": [asdict(each) | {"over_s": each.over_s} for each in found]}
+        )
+    else:
+        _show(found)
+    return int(any(each.violations for each in found))
+
+
+def state(row: str, seed: int, folder: Path) -> tuple[Snapshot, Policy]:
+    """The state in which the row's first counted round begins, as far as the greedy alone brings it there."""
+    world = ROWS[row].make(seed, folder, Policy())
+    with tempfile.TemporaryDirectory() as scratch:
+        course = Course(world, Path(scratch))
+        try:
+            for _ in range(0 if ROWS[row].shock or ROWS[row].real else _SETTLING):
+                course.round(searched=False)
+            return course.store.snapshot(course.now_s), course.policy
+        finally:
+            course.close()
+
+
+def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None) -> Kept:
+    """The state solved with that much wall time; the verifier's time is not part of it."""
+    begun = time.monotonic()
+    decision = solve(snapshot, policy, guard=None if guard_s is None else Deadline(begun + guard_s))
+    took_s = time.monotonic() - begun
+    return Kept(
+        row=row,
+        guard_s=guard_s,
+        took_s=round(took_s, 3),
+        stage=decision.certificate.stage.value,
+        stopped=decision.certificate.stopped,
+        starts=len(decision.starts),
+        proven=sum(goal.status.value == "proven" for goal in decision.goals),
+        goals=len(decision.goals),
+        violations=len(verify(snapshot, policy, decision)),
+    )
+
+
+def _show(found: list[Kept]) -> None:
+    out = console()
+    out.print(", ".join(f"{name} {value}" for name, value in machine_facts().items()), markup=False)
+    columns = ("row", "deadline s", "took s", "over s", "decided by", "stopped", "starts", "proven", "broken rules")
+    cells = [
+        (
+            *(each.row, "none" if each.guard_s is None else f"{each.guard_s:g}", f"{each.took_s:.2f}"),
+            *("" if each.over_s is None else f"{each.over_s:.2f}", each.stage, each.stopped, str(each.starts)),
+            *(f"{each.proven} of {each.goals}", str(each.violations)),
+        )
+        for each in found
+    ]
+    out.print(table("Deadlines in wall time", columns, cells, right=(*columns[1:4], *columns[6:])))
