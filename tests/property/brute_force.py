@@ -1,13 +1,11 @@
-"""The best decision of a tiny round by trying everything: every gang, everywhere, in every combination."""
+"""Every way to place the gangs of a tiny round, and whether such ways fit together; `brute_search` tries them all."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, combinations_with_replacement, product
-
-from brute_plans import Planner
+from itertools import combinations_with_replacement, product
 
 from phalanx.model.decision import Resize, Start
 from phalanx.model.ids import HostId, JobId
@@ -16,13 +14,11 @@ from phalanx.model.placement import WorkerPlacement
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.books import Books
-from phalanx.solver.demand import CardKind, candidates, victims
-from phalanx.solver.goals import values
+from phalanx.solver.demand import CardKind
 from phalanx.solver.layout import lay_out
-from phalanx.solver.plan import assemble
 from phalanx.solver.returning import returners, smaller
 from phalanx.solver.rights import may_evict, rights_of
-from phalanx.solver.sizes import at_size, settled, ways
+from phalanx.solver.sizes import at_size, ways
 from phalanx.solver.verify import verify_starts
 from phalanx.solver.verify_returning import returns
 
@@ -33,13 +29,15 @@ Seat = tuple[HostId, CardKind | None, int | None]
 class Option:
     """One way to place one gang: for each role the seats of its workers; inside its guarantee or not.
 
-    `record` is the gang at the size it has then; `back` a running gang as it is, if that is the one that returns.
+    `record` is the gang at the size it has then; `back` a running gang as it is, if that is the one that returns;
+    `act` the start or return if the gang were alone.
     """
 
     record: JobRecord
     seats: tuple[tuple[str, tuple[Seat, ...]], ...]
     inside: bool
     back: JobRecord | None = None
+    act: Start | Resize | None = None
 
     @property
     def moved(self) -> bool:
@@ -59,84 +57,13 @@ class Option:
 
 
 class TooLarge(Exception):
-    """The instance has more combinations than a test should try."""
+    """The instance has more combinations of that kind than a test should try."""
 
 
-def best_values(snapshot: Snapshot, policy: Policy, limit: int = 4_000) -> tuple[int, ...]:
-    """The lexicographically largest values of the goals over all decisions that the verifier accepts.
-
-    Raises TooLarge beyond `limit` combinations.
-    """
-    tried_plans = 0
-
-    def check(more: int) -> None:
-        nonlocal tried_plans
-        tried_plans += more
-        if tried_plans > limit:
-            raise TooLarge
-
-    snapshot = settled(snapshot)
-    planner = Planner(snapshot, policy, check)
-    able = [record.id for record in victims(snapshot, policy)]
-    best: tuple[int, ...] | None = None
-    left = limit
-    for size in range(len(able) + 1):
-        for leaving in combinations(able, size):
-            reached, tried = _best_with(snapshot, policy, leaving, left, planner)
-            left -= tried
-            if reached is not None:
-                best = reached if best is None else max(best, reached)
-    assert best is not None
-    return best
-
-
-def _best_with(
-    snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int, planner: Planner
-) -> tuple[tuple[int, ...] | None, int]:
-    """The best values if exactly these victims leave (None: no such decision), and how many combinations were tried."""
-    waiting = candidates(snapshot)
-    # Limits, guarantees and labels may forbid together what each start may do alone, though all of them have room.
-    joint = any(team.limit or team.guarantee for team in snapshot.teams) or bool(policy.reserved)
-    joint = joint or any(record.job.anti_affinity for record in waiting)
-    options = {record.id: list(_options(record, snapshot, policy, leaving, limit)) for record in waiting}
-    for job, found in _returns(snapshot, policy, leaving, limit).items():
-        options[JobId(f"{job}@again")] = found
-    able = [job for job, found in options.items() if found]
-    total = 1
-    for job in able:
-        total *= 1 + len(options[job])
-    if total > limit:
-        raise TooLarge
-    best: tuple[int, ...] | None = None
-    for size in range(len(able) + 1):
-        for chosen in combinations(able, size):
-            for combination in product(*(options[job] for job in chosen)):
-                acts = _together(combination, snapshot, leaving)
-                if acts is None:
-                    continue
-                starts, resizes = acts
-                if planner:
-                    with_plans = planner.best(starts, leaving, resizes)
-                    if with_plans is not None:
-                        best = with_plans if best is None else max(best, with_plans)
-                    continue
-                plan = assemble(snapshot, policy, starts, leaving, (), resizes)
-                attained = values(snapshot, policy, plan.starts, plan.preemptions, (), plan.resizes)
-                reached = tuple(value.value for value in attained)
-                if best is not None and reached <= best:
-                    continue
-                if (leaving or joint or resizes) and verify_starts(
-                    snapshot, policy, plan.starts, plan.preemptions, (), plan.resizes
-                ):
-                    continue
-                best = reached
-    return best, total
-
-
-def _options(
-    record: JobRecord, snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int
+def options(
+    record: JobRecord, snapshot: Snapshot, policy: Policy, leaving: Collection[JobId], limit: int
 ) -> Iterator[Option]:
-    """Every way to place the gang alone, at each of its sizes, on what victims and returns leave."""
+    """Every way to place the gang alone, at each of its sizes, on what these victims and all returns leave."""
     # What is promised is judged with the plans.
     named = returners(snapshot, policy)
     left = {*leaving, *(other.id for other in (*named.shrinkers, *named.movers))}
@@ -147,23 +74,23 @@ def _options(
         for way in _ways(sized, snapshot, limit):
             for inside in (False, True) if guaranteed else (False,):
                 option = Option(sized, way, inside)
-                acts = _together((option,), gone, ())
+                acts = together((option,), gone, ())
                 if acts is not None and not verify_starts(gone, policy, acts[0]):
-                    yield option
+                    yield replace(option, act=acts[0][0])
 
 
-def _returns(snapshot: Snapshot, policy: Policy, leaving: tuple[JobId, ...], limit: int) -> dict[JobId, list[Option]]:
-    """Every way in which each job may return that does not leave for good: smaller, or as it is."""
+def return_options(snapshot: Snapshot, policy: Policy, limit: int) -> dict[JobId, list[Option]]:
+    """Every way in which each job may return that stays otherwise: smaller, or as it is."""
     named = returners(snapshot, policy)
     found: dict[JobId, list[Option]] = {}
     pairs = [(now, replace(now, job=at_size(now.job, size))) for now in named.shrinkers for size in smaller(now)]
     for now, then in (*pairs, *((now, now) for now in named.movers)):
-        options = found.setdefault(now.id, [])
-        for way in _ways(then, snapshot, limit) if now.id not in leaving else ():
+        returning = found.setdefault(now.id, [])
+        for way in _ways(then, snapshot, limit):
             option = Option(then, way, inside=False, back=now)
-            acts = _together((option,), snapshot, ())
+            acts = together((option,), snapshot, ())
             if acts is not None and not any(True for _ in returns(snapshot, policy, (), (), acts[1])):
-                options.append(option)
+                returning.append(replace(option, act=acts[1][0]))
     return found
 
 
@@ -177,7 +104,7 @@ def _ways(record: JobRecord, snapshot: Snapshot, limit: int) -> Iterator[tuple[t
     for ways_of_role in per_role:
         total *= len(ways_of_role)
     if total > limit:
-        raise TooLarge
+        raise TooLarge("ways")
     yield from product(*per_role)
 
 
@@ -194,7 +121,7 @@ def seats(role: Role, snapshot: Snapshot) -> Iterator[Seat]:
                 yield (host.id, kind, None)
 
 
-def _together(
+def together(
     combination: tuple[Option, ...], snapshot: Snapshot, leaving: tuple[JobId, ...]
 ) -> tuple[tuple[Start, ...], tuple[Resize, ...]] | None:
     """The starts and returns of these options side by side; None where they do not fit together.

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
+from typing import NamedTuple
 
 from phalanx.model.decision import Resize, Start
 from phalanx.model.host import MILLI
-from phalanx.model.ids import HostId, JobId, TeamId
+from phalanx.model.ids import HostId, JobId, ReservationId, TeamId
 from phalanx.model.job import Role
 from phalanx.model.placement import Placement
 from phalanx.model.policy import Policy
+from phalanx.model.reservation import Reservation
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.books import Books
 from phalanx.solver.demand import CardKind, surely_over_s
 from phalanx.solver.drain_starts import candidate_starts
-from phalanx.solver.drains import clear_s, named
+from phalanx.solver.drains import clear_s, named, promises
 from phalanx.solver.goals import values
 from phalanx.solver.layout import lay_out
-from phalanx.solver.plan import Plan, assemble
+from phalanx.solver.order import value_milli
+from phalanx.solver.plan import assemble
 from phalanx.solver.verify import verify_starts
 from phalanx.solver.verify_planned import Board, Planned
 from phalanx.solver.verify_promise import placement_faults
@@ -31,6 +34,12 @@ Counts = tuple[tuple[str, tuple[tuple[Place, int], ...]], ...]
 Choice = tuple[JobRecord, int, Counts]
 Check = Callable[[int], None]
 """Counts the combinations tried; raises where they are too many."""
+
+
+class Leaves(NamedTuple):
+    """A victim, as far as goals ask."""
+
+    job: JobId
 
 
 class Planner:
@@ -48,10 +57,27 @@ class Planner:
     def __bool__(self) -> bool:
         return bool(self._named)
 
+    def ideal(self, starting: Collection[JobId]) -> dict[str, int]:
+        """What `keep` and `plan` of each level cannot exceed where these of the named gangs start."""
+        found: Counter[str] = Counter()
+        for promise in promises(self._snapshot, self._policy):
+            found[f"keep[{promise.level}]"] += value_milli(promise.record, self._policy)
+        for record in self._named:
+            firsts = [at_s for _, at_s, _ in self._ways[record.id]]
+            if record.id in starting or firsts:
+                ahead_s = 0 if record.id in starting else min(firsts) - self._snapshot.now_s
+                left_s = self._policy.time.plan_horizon_s - ahead_s
+                found[f"plan[{record.level}]"] += value_milli(record, self._policy) * left_s
+        return dict(found)
+
     def best(
-        self, starts: Sequence[Start], leaving: tuple[JobId, ...], resizes: Sequence[Resize] = ()
+        self,
+        starts: Sequence[Start],
+        leaving: tuple[JobId, ...],
+        resizes: Sequence[Resize],
+        known: tuple[int, ...] | None,
     ) -> tuple[int, ...] | None:
-        """The best values of the goals with these starts, victims and returns; None where no plans keep the rules."""
+        """The best values of the goals with these starts, victims and returns; None where none are above the known."""
         starting = {start.job for start in starts}
         coming, gone = (*starts, *resizes), (*leaving, *(act.job for act in resizes))
         per_gang: list[list[Choice | None]] = [
@@ -64,17 +90,36 @@ class Planner:
             self._check(1)
             planned = self._planned([way for way in combination if way is not None], coming, gone)
             if planned is not None:
-                plan = assemble(self._snapshot, self._policy, starts, leaving, planned, resizes)
-                found.append((self._values(plan), plan))
-        for reached, plan in sorted(found, key=lambda each: each[0], reverse=True):
+                reached = self._values(starts, leaving, planned, resizes)
+                if known is None or reached > known:
+                    found.append((reached, planned))
+        for reached, planned in sorted(found, key=lambda each: each[0], reverse=True):
+            plan = assemble(self._snapshot, self._policy, starts, leaving, planned, resizes)
             if not verify_starts(
                 self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes
             ):
                 return reached
         return None
 
-    def _values(self, plan: Plan) -> tuple[int, ...]:
-        attained = values(self._snapshot, self._policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    def _values(
+        self,
+        starts: Sequence[Start],
+        leaving: tuple[JobId, ...],
+        planned: Sequence[Planned],
+        resizes: Sequence[Resize],
+    ) -> tuple[int, ...]:
+        plans = [
+            Reservation(
+                id=ReservationId(plan.record.id),
+                job=plan.record.id,
+                placement=plan.placement,
+                planned_start_s=plan.at_s,
+                created_s=self._snapshot.now_s,
+            )
+            for plan in planned
+        ]
+        gone = [Leaves(job) for job in leaving]
+        attained = values(self._snapshot, self._policy, starts, gone, plans, resizes)
         return tuple(goal.value for goal in attained)
 
     def _counts(self, record: JobRecord) -> Iterator[Counts]:

@@ -23,7 +23,7 @@ from phalanx.solver.solve import solve
 
 BLOCKS = 4
 SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "80"))
-MOST = 1_500
+MOST = 8_000
 """Combinations that brute force tries of one round."""
 
 
@@ -107,6 +107,6 @@ def test_plans_and_promises_equal_brute_force(block: int) -> None:
             later = next_round(seed, snapshot, reservations)
             kept += bool(promises(later, numbers))
             compared += equals_brute_force(later, numbers, MOST)
-    assert compared >= SEEDS // BLOCKS, "most instances must be small enough to compare"
+    assert compared >= 9 * (SEEDS // BLOCKS + planned) // 10, "most instances must be small enough to compare"
     assert planned, "some gangs must be planned"
     assert kept, "some promises must bind the next round"

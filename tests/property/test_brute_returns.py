@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from moving import moving
 from test_brute_force import NOW, _seats, crowded, equals_brute_force, policy
 from test_brute_plans import drained
 
@@ -26,7 +27,7 @@ from phalanx.solver.solve import solve
 
 BLOCKS = 4
 SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "80"))
-MOST = 2_500
+MOST = 20_000
 """Combinations that brute force tries of one round."""
 
 
@@ -139,5 +140,19 @@ def test_returns_and_sizes_equal_brute_force(block: int) -> None:
         if equals_brute_force(snapshot, numbers, MOST):
             compared += 1
             seen.update(_kinds(snapshot, solve(snapshot, numbers)))
-    assert compared >= len(seeds) // 3, "many instances must be small enough to compare"
+    assert compared >= len(seeds) * 9 // 10, "nearly all instances must be small enough to compare"
     assert seen["smaller"], "some gangs must shrink"
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_returns_that_starts_need_equal_brute_force(block: int) -> None:
+    compared, seen, seeds = 0, Counter[str](), range(block, SEEDS, BLOCKS)
+    for seed in seeds:
+        snapshot, numbers = moving(seed)
+        if equals_brute_force(snapshot, numbers, MOST):
+            compared += 1
+            kinds = _kinds(snapshot, solve(snapshot, numbers))
+            seen.update({*kinds, "return"} if kinds & {"moved", "smaller"} else kinds)
+    assert compared >= len(seeds) * 9 // 10, "nearly all instances must be small enough to compare"
+    assert seen["return"] * 8 >= compared, "in many decisions gangs must return"
+    assert seen["moved"], "some gangs must move"

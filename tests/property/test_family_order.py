@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from moving import moving
 from test_brute_force import crowded, policy
 from test_brute_plans import drained, next_round
 
@@ -19,8 +20,9 @@ ORDERS = 3
 
 
 def worlds(block: int) -> list[tuple[Snapshot, Policy]]:
-    """Small rounds of crowded fleets, of starving gangs, and the rounds behind these with their promises."""
+    """Small rounds of crowded fleets, of gangs that may return, and of starving ones, with the rounds behind these."""
     found = [(crowded(seed), policy(seed)) for seed in range(block, 8, 2)]
+    found += [moving(seed) for seed in (1, 4, 5, 8, 12, 7)[block::2]]
     for seed in range(block, 24, 2):
         snapshot, numbers = drained(seed)
         found.append((snapshot, numbers))
@@ -40,12 +42,13 @@ def reached(snapshot: Snapshot, numbers: Policy) -> tuple[Decision, list[tuple[s
 
 @pytest.mark.parametrize("block", range(2))
 def test_the_order_of_the_families_does_not_matter(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched = planned = promised = 0
+    searched = planned = promised = returned = 0
     for number, (snapshot, numbers) in enumerate(worlds(block)):
         decision, expected = reached(snapshot, numbers)
         searched += decision.certificate.stage is Stage.EXACT
         planned += bool(decision.reservations)
         promised += bool(snapshot.reservations)
+        returned += bool(decision.resizes)
         rng = random.Random(f"{block} {number}")
         for _ in range(ORDERS):
             names = rng.sample(sorted(FAMILIES), len(FAMILIES))
@@ -55,3 +58,4 @@ def test_the_order_of_the_families_does_not_matter(block: int, monkeypatch: pyte
     assert searched >= 8, "many rounds must reach the exact stage"
     assert planned, "some rounds must plan"
     assert promised, "some rounds must have promises"
+    assert returned, "in some rounds gangs must return"

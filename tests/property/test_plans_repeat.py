@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from moving import moving
 from test_brute_plans import drained, next_round
 
 from phalanx.model.codec import dumps, loads
@@ -39,8 +40,13 @@ def greedy_only(numbers: Policy) -> Policy:
 
 @pytest.fixture(scope="module")
 def rounds() -> list[tuple[Snapshot, Policy, Decision]]:
-    """Rounds that plan or have promises, and what was decided: with the exact stage and without it."""
+    """Rounds that plan, have promises or returns, and what was decided: with the exact stage and without it."""
     found = []
+    for seed in range(10):
+        snapshot, numbers = moving(seed)
+        found.append((snapshot, numbers, solve(snapshot, numbers)))
+        found.append((snapshot, greedy_only(numbers), solve(snapshot, greedy_only(numbers))))
+    assert any(decision.resizes for *_, decision in found)
     for seed in range(SEEDS):
         snapshot, numbers = drained(seed)
         first = solve(snapshot, numbers)
@@ -50,7 +56,7 @@ def rounds() -> list[tuple[Snapshot, Policy, Decision]]:
         found.append((snapshot, numbers, first))
         found.append((later, numbers, solve(later, numbers)))
         found.append((later, greedy_only(numbers), solve(later, greedy_only(numbers))))
-    assert len(found) >= 12, "some rounds must plan"
+    assert len(found) >= 32, "some rounds must plan"
     assert any(decision.reservations for snapshot, _, decision in found if snapshot.reservations)
     return found
 

@@ -29,7 +29,15 @@ from phalanx.model.host import MILLI, Gpu, Host, HostState
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import AntiAffinity, CheckpointPolicy, DatasetRef, Elastic, Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import JobState
-from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, SolvePolicy, StandardGang, TimePolicy
+from phalanx.model.policy import (
+    EvictionPolicy,
+    ObjectivePolicy,
+    Policy,
+    ReservedPool,
+    SolvePolicy,
+    StandardGang,
+    TimePolicy,
+)
 from phalanx.model.snapshot import Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site, TopologyPath
@@ -44,6 +52,7 @@ POLICY = Policy(
     eviction=EvictionPolicy(min_run_s=60),
     time=TimePolicy(starve_after_s=300, replace_grace_s=60, grow_after_s=90),
     solve=SolvePolicy(budget_ms=300),
+    reserved=(ReservedPool(site=SITE, gpu_type="H100", gpu_milli=2 * MILLI),),
 )
 
 
