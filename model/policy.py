@@ -109,7 +109,8 @@ class ObjectivePolicy:
 class EvictionPolicy:
     """Eviction limits (RULES 3), times in seconds.
 
-    Only a gang whose restart and idle handover take at most `move_loss_s` is moved; 0 forbids moves.
+    Only a gang whose restart and idle handover take at most `move_loss_s` is moved; 0 forbids moves. A job that would
+    lose more than `max_loss_s` of each of its GPUs (work, restart, idle handover) is not evicted; None sets no bound.
     """
 
     min_run_s: int = 600
@@ -119,6 +120,11 @@ class EvictionPolicy:
     launch_s: int = 30
     moves_per_hour: int = 10
     move_loss_s: int = 300
+    max_loss_s: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_loss_s is not None:
+            check.integer("max_loss_s", self.max_loss_s, 0, unit="s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,11 @@ def _awaited(record: JobRecord, now_s: int) -> bool:
     return (record.state is JobState.QUEUED or leaves) and now_s < record.replacing_until_s
 
 
+def comes_back(record: JobRecord, now_s: int) -> bool:
+    """Whether hosts are held for the gang because it left, or is leaving, to return to them."""
+    return record.resized_to is not None and _awaited(record, now_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Whom a host is held for: gangs of one level that lost a host of theirs, or return to it."""
@@ -253,7 +258,14 @@ def _evictable(record: JobRecord, now_s: int, policy: Policy) -> bool:
         and record.started_s is not None
         and now_s - record.started_s >= limits.min_run_s
         and recent < limits.max_evictions
+        and not too_dear(record, now_s, policy)
     )
+
+
+def too_dear(record: JobRecord, now_s: int, policy: Policy) -> bool:
+    """Whether evicting the job now would lose more of each of its GPUs than the policy allows."""
+    most_s = policy.eviction.max_loss_s
+    return most_s is not None and loss(record, 1, now_s, policy) > most_s
 
 
 def loss(record: JobRecord, milli: int, now_s: int, policy: Policy) -> int:

@@ -16,7 +16,8 @@ from ..model.limits import grace_s, ran_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import allowed_sites, candidates, placeable
+from .demand import allowed_sites, candidates, placeable, too_dear
+from .drain_limits import Ahead
 from .remember import remembered
 from .rights import never, only_inside, rights_of
 
@@ -100,34 +101,21 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
         for record in candidates(snapshot)
         if (record.submitted_s <= since_s or record.id in promised) and is_plain(record)
     ]
-    starving = [record for record in starving if not _limited(record.job, snapshot)]
     starving.sort(key=lambda r: (-r.level, r.id not in promised, r.submitted_s, r.id))
     if not starving:
         return ()
-    reserved = {(pool.site, pool.gpu_type) for pool in policy.reserved}
     pools_of, taken = _pools(snapshot, policy), Counter[Pool]()
+    ahead = Ahead(snapshot, policy, Clear(snapshot, policy))
     found = []
     for record in starving:
         wanted = pools_of(record.job)
-        # What level 1 will hold of a pool at some later time is not planned, nor is what teams will.
-        if record.level == 1 and not reserved.isdisjoint(wanted):
+        if all(taken[pool] >= policy.time.drains_per_pool for pool in wanted):
             continue
-        if any(taken[pool] < policy.time.drains_per_pool for pool in wanted):
+        # Who waits for a limit of its own team keeps nobody else from having hosts set aside.
+        if record.id in promised or ahead(record, wanted):
             taken.update(wanted)
             found.append(record)
     return tuple(found)
-
-
-def _limited(job: Job, snapshot: Snapshot) -> bool:
-    """Whether the team, or one above it, has a limit on a type that the gang accepts."""
-    teams = {team.id: team for team in snapshot.teams}
-    team = teams.get(job.team)
-    while team is not None:
-        for quota in team.limit or ():
-            if any(role.request.gpu_milli and role.throughput_milli(quota.gpu_type) is not None for role in job.roles):
-                return True
-        team = teams.get(team.parent) if team.parent is not None else None
-    return False
 
 
 @remembered
@@ -172,6 +160,18 @@ class Clear:
             and not never(record)
             and record.id not in self._inside
             and recent < limits.max_evictions
+            and self._surely_cheap(record)
+        )
+
+    def _surely_cheap(self, record: JobRecord) -> bool:
+        """Whether evicting the job surely loses no more than the policy allows, whenever that is."""
+        most_s, saves = self._policy.eviction.max_loss_s, record.job.checkpoint
+        if most_s is None:
+            return True
+        return (
+            saves is not None
+            and grace_s(record.job) >= saves.write_s
+            and not too_dear(record, self._now_s, self._policy)
         )
 
     def _clear_s(self, record: JobRecord, *, evicted: bool) -> int:

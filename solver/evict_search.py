@@ -15,6 +15,7 @@ from .evict_world import World
 from .options import Types
 from .ranks import Placed, Ranks, rank
 from .rooms import Path, depth
+from .verify_allowed import Key
 from .withheld import Hold, holds
 
 _MOST_WORK = 400_000
@@ -51,6 +52,7 @@ class Search:
         self._held: dict[HostId, Hold] = {}
         self._only: Callable[[Types], bool] | None = None
         self._reserved: dict[HostId, Hold] = {}
+        self._withheld: dict[Key, int] = {}
         self._work_left = _MOST_WORK
 
     def begin(self, level: int, inside: bool) -> None:
@@ -69,8 +71,12 @@ class Search:
                 self._bearers.setdefault(mark, []).append(record)
         self._worlds = {}
 
-    def reserve(self, kept: dict[HostId, Hold]) -> None:
-        """What is kept back for plans from the gangs placed from now on; replaces what was."""
+    def reserve(self, kept: dict[HostId, Hold], limits: dict[Key, int]) -> None:
+        """What is kept back for plans, of hosts and of limits, from the gangs placed now on; replaces what was."""
+        if limits != self._withheld:
+            self._withheld = limits
+            for world in (self.real, *self._worlds.values()):
+                world.books.ledger.withhold(limits)
         if kept is not self._reserved and (kept or self._reserved):
             for world in (self.real, *self._worlds.values()):
                 world.hold(self._reserved, -1)
@@ -173,6 +179,7 @@ class Search:
                 world.take(other, taken)
             world.hold(self._held, 1)
             world.hold(self._reserved, 1)
+            world.books.ledger.withhold(self._withheld)
             world.books.keep_back(self._rank, self._ranks.leaving(self.chosen), self._starts)
         self._work_left -= len(self._snapshot.hosts)
         placement = world.placer.place(record, only=self._only)

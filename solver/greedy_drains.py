@@ -166,7 +166,7 @@ class _Drains:
         """First beside all plans, then, where it has to be, in place of plans of lower levels."""
         lower = frozenset(plan.record.id for plan in self.reserved.plans if self._rank(plan) < record.level)
         for without in (frozenset[JobId](), lower) if lower else (lower,):
-            self._search.reserve(self.reserved.holds(record, without))
+            self._search.reserve(self.reserved.holds(record, without), self.reserved.limits(record, without))
             sized = ((way, self._claims.covers(way.job) if inside else None) for way in ways(record))
             found = (self._search.place(way, only) for way, only in sized)
             placement = next((there for there in found if there is not None), None)
@@ -183,7 +183,7 @@ class _Drains:
 
     def _took(self, record: JobRecord, placement: Placement, without: Collection[JobId]) -> None:
         self._coming.append((record, placement))
-        self._search.reserve({})
+        self._search.reserve({}, {})
         self.reserved.starts(record, placement)
         for victim in self._search.chosen[self._gone :]:
             self.reserved.leaves(victim)

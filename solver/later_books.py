@@ -37,7 +37,7 @@ class LaterBooks:
         plans: Iterable[Planned] = (),
     ) -> None:
         self._snapshot, self._policy, self._gang = snapshot, policy, gang
-        self._books = Books(snapshot)
+        self._books = Books(snapshot, policy.reserved)
         clear = Clear(snapshot, policy)
         leaving: list[tuple[int, JobRecord, Placement]] = []
         for record in snapshot.jobs:

@@ -46,6 +46,7 @@ class Ledger:
         self._held: Counter[Key] = Counter()
         self._started: Counter[Key] = Counter()
         self._kept: dict[Key, int] = {}
+        self._planned: dict[Key, int] = {}
         self._shut: set[Place] = set()
         self._layers: dict[str, tuple[Layer, ...]] = {}
         for record in snapshot.jobs:
@@ -125,6 +126,13 @@ class Ledger:
         self._kept = {key: most_kept(rank, by_bar, used[key]) for key, by_bar in freed.items()}
         return [host for _, layer, domain in before ^ self._shut for host in self._members[layer, domain]]
 
+    def withhold(self, planned: Mapping[tuple[str, str, str], int]) -> None:
+        """From now on plans need so much of these limits and pools; replaces what they needed before."""
+        self._planned = {
+            (_reserve_of(SiteId(name)) if what == "pool" else TeamId(name), gpu_type): milli
+            for (what, name, gpu_type), milli in planned.items()
+        }
+
     def limits(self, job: Job, placement: Placement) -> set[Key]:
         """The limits that count the gang there."""
         return {key for worker in placement.workers if self._limits for key, _ in self._amounts(job, worker)}
@@ -179,7 +187,7 @@ class Ledger:
         return min((self._limits[name][gpu_type] for name in self._limited(team, gpu_type)), default=None)
 
     def _room(self, key: Key) -> int:
-        return self.limit(key) - self._held[key] - self.kept(key)
+        return self.limit(key) - self._held[key] - self.kept(key) - self._planned.get(key, 0)
 
     def beside(self, job: Job, placement: Placement) -> tuple[Place, JobId, HostId] | None:
         """Another job with one of the gang's labels in a domain of the gang there, and the gang's host in it."""

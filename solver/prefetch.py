@@ -5,39 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..model.decision import Prefetch, Start
+from ..model.decision import Prefetch, Resize, Start
 from ..model.host import CachedDataset, Host
 from ..model.ids import HostId
 from ..model.job import DatasetRef
 from ..model.job_state import JobState
-from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
+from .demand import comes_back
 from .fetch import missing_mib, same_dataset
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A gang that will read its data set there from `start_s` on (seconds since the epoch), as far as is known."""
+    """A gang that will read its data set on these hosts from `start_s` on (s since the epoch), as far as is known."""
 
     record: JobRecord
     dataset: DatasetRef
-    placement: Placement
+    hosts: tuple[HostId, ...]
     start_s: int
 
 
 def prefetches(
-    snapshot: Snapshot, policy: Policy, starts: Sequence[Start] = (), reservations: Sequence[Reservation] = ()
+    snapshot: Snapshot,
+    policy: Policy,
+    starts: Sequence[Start] = (),
+    reservations: Sequence[Reservation] = (),
+    resizes: Sequence[Resize] = (),
 ) -> tuple[Prefetch, ...]:
     """The orders that stand after a round: all of them, those given before included.
 
     By host; on a host in the order of the starts they are for, in which the room there is shared out.
     """
-    gangs = expected(snapshot, starts, reservations)
+    gangs = expected(snapshot, starts, reservations, resizes)
     by_host: dict[HostId, list[Expected]] = {}
     for gang in gangs:
-        for host in gang.placement.hosts:
+        for host in gang.hosts:
             by_host.setdefault(host, []).append(gang)
     if not by_host:
         return ()
@@ -51,19 +55,24 @@ def prefetches(
 
 
 def open_prefetches(snapshot: Snapshot, policy: Policy) -> tuple[Prefetch, ...]:
-    """The orders that stand between rounds: for the reservations in force, and for gangs that wait for victims."""
+    """The orders that stand between rounds: for reservations in force, and gangs that wait for victims or return."""
     return prefetches(snapshot, policy, (), snapshot.reservations)
 
 
-def expected(snapshot: Snapshot, starts: Sequence[Start], reservations: Sequence[Reservation]) -> tuple[Expected, ...]:
-    """Gangs with a data set that have a plan, and those whose start, of this round or earlier, waits for victims.
+def expected(
+    snapshot: Snapshot, starts: Sequence[Start], reservations: Sequence[Reservation], resizes: Sequence[Resize] = ()
+) -> tuple[Expected, ...]:
+    """Gangs with a data set that have a plan, whose start waits for victims, or that return; of this round or earlier.
 
     In the order of their starts (a plan that is due counts as now), then of their ids.
     """
     records = {record.id: record for record in snapshot.jobs}
     now_s = snapshot.now_s
-    plans = [(plan.job, plan.placement, max(now_s, plan.planned_start_s)) for plan in reservations]
-    plans += [(start.job, start.placement, now_s) for start in starts if start.after]
+    plans = [(plan.job, plan.placement.hosts, max(now_s, plan.planned_start_s)) for plan in reservations]
+    plans += [(start.job, start.placement.hosts, now_s) for start in starts if start.after]
+    plans += [(act.job, act.placement.hosts, now_s) for act in resizes]
+    coming = {start.job for start in starts}
+    plans += [(r.id, r.replacing, now_s) for r in snapshot.jobs if comes_back(r, now_s) and r.id not in coming]
     leaving = {
         host
         for record in snapshot.jobs
@@ -72,10 +81,10 @@ def expected(snapshot: Snapshot, starts: Sequence[Start], reservations: Sequence
     }
     for record in snapshot.jobs if leaving else ():
         if record.state is JobState.PLANNED and record.placement and not leaving.isdisjoint(record.placement.hosts):
-            plans.append((record.id, record.placement, now_s))
+            plans.append((record.id, record.placement.hosts, now_s))
     found = [
-        Expected(records[job], dataset, placement, start_s)
-        for job, placement, start_s in plans
+        Expected(records[job], dataset, hosts, start_s)
+        for job, hosts, start_s in plans
         if job in records and (dataset := records[job].job.dataset) is not None
     ]
     return tuple(sorted(found, key=lambda gang: (gang.start_s, gang.record.id)))

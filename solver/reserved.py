@@ -11,6 +11,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import surely_over_s
 from .drains import Clear
+from .verify_allowed import Key, allowances
 from .verify_planned import Planned
 from .withheld import Hold
 
@@ -37,6 +38,8 @@ class Reserved:
                 self._enter(record, record.placement)
         self._coming: set[JobId] = set()
         self._over: dict[JobId, int] = {}
+        self._allowed = allowances(snapshot, policy)
+        self._counted = {record.id: (record, held) for record, held in self._allowed.running}
 
     def add(self, plan: Planned) -> None:
         """From now on the plan stands."""
@@ -54,12 +57,14 @@ class Reserved:
         """A gang starts there in this round."""
         self._coming.add(record.id)
         self._over[record.id] = surely_over_s(record, self._snapshot, self._policy)
+        self._counted[record.id] = record, self._allowed.held(record, placement)
         self._enter(record, placement)
 
     def leaves(self, record: JobRecord) -> None:
         """A running job leaves in this round."""
         for name in record.placement.hosts if record.placement else ():
             self._work[name] = [entry for entry in self._work[name] if entry[0].id != record.id]
+        self._counted.pop(record.id, None)
         self._held.clear()
 
     def holds(self, record: JobRecord, without: Collection[JobId] = ()) -> dict[HostId, Hold]:
@@ -73,6 +78,25 @@ class Reserved:
         if key not in self._held:
             self._held[key] = self._withheld([plan for plan in heeded if plan.at_s < over_s], heeded)
         return self._held[key]
+
+    def limits(self, record: JobRecord, without: Collection[JobId] = ()) -> dict[Key, int]:
+        """What plans need of limits and pools [milli-GPU], if the gang starts now, beyond what is left by then."""
+        if not self.plans or not self._allowed.most:
+            return {}
+        over_s = surely_over_s(record, self._snapshot, self._policy)
+        heeded = [plan for plan in self.plans if plan.record.id not in without and plan.record.id != record.id]
+        asked = [(plan, self._allowed.held(plan.record, plan.placement)) for plan in heeded]
+        need: dict[Key, int] = {}
+        for plan, own in asked:
+            for key in own if plan.at_s < over_s else ():
+                planned = sum(held[key] for other, held in asked if other.at_s <= plan.at_s)
+                freed = sum(held[key] for r, held in self._counted.values() if self._leaves_s(r, plan) <= plan.at_s)
+                need[key] = max(need.get(key, 0), planned - freed)
+        return need
+
+    def _leaves_s(self, record: JobRecord, plan: Planned) -> int:
+        """From when the job, running or started now, is not in the way of the plan."""
+        return self._over[record.id] if record.id in self._coming else self._clear(record, plan.record)
 
     def _enter(self, record: JobRecord, placement: Placement) -> None:
         asked: dict[HostId, Amounts] = {}
@@ -109,8 +133,7 @@ class Reserved:
                 for number, amount in enumerate(asked[other.record.id].get(name, (0, 0, 0))):
                     need[number] += amount
         for record, amounts in self._work[name]:
-            over_s = self._over[record.id] if record.id in self._coming else self._clear(record, plan.record)
-            if over_s <= plan.at_s:
+            if self._leaves_s(record, plan) <= plan.at_s:
                 for number, amount in enumerate(amounts):
                     need[number] -= amount
         return need

@@ -10,9 +10,10 @@ from ..model.host import Host, HostState
 from ..model.job import Job, Role
 from ..model.job_state import JobState
 from ..model.placement import Placement
-from ..model.policy import EvictionPolicy, Policy
+from ..model.policy import Policy
 from ..model.snapshot import JobRecord
 from ..model.topology import Layer
+from .demand import loss
 from .lifts import (
     BUSY,
     CARD_MEMORY,
@@ -67,21 +68,24 @@ def of_lifts(reason: Reason, lifts: tuple[Lift, ...]) -> Reason:
 def _protected(record: JobRecord, lifted: Placement, worlds: Worlds, policy: Policy) -> str:
     """The jobs in the way of that placement that may not be preempted now, and why, at most three."""
     others = worlds.in_the_way(record, lifted)
-    return _some([f"{other.id} {_protection(other, worlds, policy.eviction)}" for other in others])
+    return _some([f"{other.id} {_protection(other, worlds, policy)}" for other in others])
 
 
-def _protection(record: JobRecord, worlds: Worlds, limits: EvictionPolicy) -> str:
+def _protection(record: JobRecord, worlds: Worlds, policy: Policy) -> str:
     if record.state is not JobState.RUNNING:
         return f"is {record.state}"
     if never(record):
         return "may never be preempted"
     if worlds.covered(record):
         return "is inside the guarantee of its team"
-    now_s = worlds.now_s
+    now_s, limits = worlds.now_s, policy.eviction
     ran_s = now_s - (record.started_s if record.started_s is not None else now_s)
     if ran_s < limits.min_run_s:
         return f"has run for {duration(ran_s)} of at least {duration(limits.min_run_s)}"
     recent = sum(time > now_s - limits.evictions_window_s for time in record.evictions)
+    if recent < limits.max_evictions and limits.max_loss_s is not None:
+        lost = duration(loss(record, 1, now_s, policy))
+        return f"would lose {lost} on each GPU of at most {duration(limits.max_loss_s)}"
     return f"was preempted {recent} times in {duration(limits.evictions_window_s)}"
 
 

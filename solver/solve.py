@@ -96,7 +96,7 @@ def solve(
     if outcome.stopped and guard.remaining_s() > 0:
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
-    plan = best.plan
+    plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy)
     waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
     lap("reasons")
     return Decision(
@@ -104,10 +104,10 @@ def solve(
         now_s=snapshot.now_s,
         starts=best.plan.starts,
         preemptions=best.plan.preemptions,
-        resizes=best.plan.resizes or grown(snapshot, policy),
+        resizes=resizes,
         reservations=best.plan.reservations,
         releases=best.plan.releases,
-        prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations),
+        prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations, resizes),
         waiting=waiting,
         goals=judge(snapshot, policy, best.values, bounds),
         certificate=Certificate(

@@ -15,6 +15,7 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import CardKind, surely_over_s
 from .drains import Clear
+from .verify_allowed import Allowed, allowances
 from .verify_hosts import Part, parts_by_host
 from .verify_rights import returning
 from .violation import Violation
@@ -56,6 +57,7 @@ class Board:
         self._work = parts_by_host(staying, self.hosts)
         self._coming = parts_by_host(coming, self.hosts)
         self._over = {record.id: surely_over_s(record, snapshot, policy) for record, _ in coming}
+        self._allowed = Allowed(allowances(snapshot, policy), plans, coming, gone, self._clear, self._over)
         self._plans: dict[HostId, list[tuple[Planned, list[Part]]]] = defaultdict(list)
         for plan in plans:
             for name, parts in parts_by_host([(plan.record, plan.placement)], self.hosts).items():
@@ -63,10 +65,17 @@ class Board:
                     self._plans[name].append((plan, parts))
 
     def overfull(self, plan: Planned) -> Iterator[Violation]:
-        """What plans and the work still there need beyond what the plan's hosts have at its start."""
+        """What plans and work still there need beyond what the plan's hosts have, and limits allow, at its start."""
         for name in plan.placement.hosts:
             if name in self.hosts:
                 yield from self._amounts(plan, self.hosts[name])
+        for (what, whose, gpu_type), over in self._allowed.over(plan):
+            most = f"team {whose} may hold" if what == "limit" else f"its reserved pool leaves to level 1 at {whose}"
+            text = (
+                f"when job {plan.record.id} is planned to start, plans and the work still there need {over} milli-GPU "
+                f"of {gpu_type} more than {most}"
+            )
+            yield reservation_fault(plan.record.id, over, "milli-GPU", text)
 
     def contested(self, plan: Planned) -> Iterator[Violation]:
         """Which cards of the plan are not its alone at its start."""
@@ -78,6 +87,8 @@ class Board:
         """Whether a plan would no longer fit if that stopped job still ran."""
         if record.placement is None or not self._plans:
             return False
+        if self._allowed.forbids(record):
+            return True
         back = parts_by_host([(record, record.placement)], self.hosts)
         for name, parts in back.items():
             for plan, planned in self._plans.get(name, ()) if parts else ():
@@ -91,17 +102,18 @@ class Board:
 
     def put_back(self, record: JobRecord) -> None:
         """The job that stopped, or returned, still runs where it was."""
+        self._allowed.put_back(record)
         for name, parts in self._coming.items():
             self._coming[name] = [part for part in parts if part.record.id != record.id]
         for name, parts in parts_by_host([(record, record.placement)], self.hosts).items():
             self._work[name].extend(parts)
 
     def later(self, plan: Planned) -> list[Planned]:
-        """The other plans on hosts of the plan that start later, or with it."""
+        """The other plans on hosts of the plan, or under its limits, that start later, or with it."""
+        beside = [other for name in plan.placement.hosts for other, _ in self._plans.get(name, ())]
         found = {
             other.record.id: other
-            for name in plan.placement.hosts
-            for other, _ in self._plans.get(name, ())
+            for other in (*beside, *self._allowed.sharing(plan))
             if other is not plan and other.at_s >= plan.at_s
         }
         return list(found.values())

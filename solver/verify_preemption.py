@@ -75,6 +75,9 @@ def _standing(record: JobRecord, now_s: int, policy: Policy) -> str:
         return f"it has run for {ran_s} s of at least {limits.min_run_s} s"
     if recent >= limits.max_evictions:
         return f"it was evicted {recent} times in the last {limits.evictions_window_s} s"
+    lost_s = loss(record, 1, now_s, policy)
+    if limits.max_loss_s is not None and lost_s > limits.max_loss_s:
+        return f"it would lose {lost_s} s of each GPU, of at most {limits.max_loss_s} s"
     return f"no job waits that may evict it at its level {record.level}"
 
 

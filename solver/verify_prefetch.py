@@ -23,8 +23,8 @@ def prefetch(snapshot: Snapshot, policy: Policy, decision: Decision) -> Iterator
     if [order.host for order in decision.prefetches] != [host for host in sorted(told) for _ in told[host]]:
         yield reservation_fault("prefetches", 1, "orders", "the pre-stage orders are not in the order of their hosts")
     coming: dict[HostId, list[Expected]] = {}
-    for gang in expected(snapshot, decision.starts, decision.reservations):
-        for name in gang.placement.hosts:
+    for gang in expected(snapshot, decision.starts, decision.reservations, decision.resizes):
+        for name in gang.hosts:
             coming.setdefault(name, []).append(gang)
     there = _there(snapshot, {*told, *coming})
     for host in snapshot.hosts:

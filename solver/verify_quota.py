@@ -36,7 +36,7 @@ class Holdings:
     def __init__(
         self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str], resizes: Sequence[Resize] = ()
     ) -> None:
-        self._limits: dict[Key, int] = {
+        self.limits: dict[Key, int] = {
             (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
@@ -46,7 +46,7 @@ class Holdings:
         self._coming: dict[Key, Counter[Taker]] = defaultdict(Counter)
         self._starters: dict[Key, list[str]] = defaultdict(list)
         self._types: dict[tuple[HostId, int], str] = {}
-        if not self._limits:
+        if not self.limits:
             return
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         records = {record.id: record for record in snapshot.jobs}
@@ -65,7 +65,7 @@ class Holdings:
 
     def over(self) -> Iterator[Violation]:
         """Each limit that what starts goes beyond; what stays is not at fault, even where it is beyond already."""
-        for key, limit in self._limits.items():
+        for key, limit in self.limits.items():
             team, gpu_type = key
             coming = self._coming[key]
             beyond = unserved(limit - self._held[key], self._leaving[key], coming)
@@ -82,7 +82,7 @@ class Holdings:
         back = self._sides.source(record)
         return any(
             unserved(
-                self._limits[key] - self._held[key],
+                self.limits[key] - self._held[key],
                 {who: freed - (milli if who == back else 0) for who, freed in self._leaving[key].items()},
                 {who: asked for who, asked in self._coming[key].items() if who != Again(record.id)},
             )
@@ -99,7 +99,7 @@ class Holdings:
     def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""
         held: Counter[Key] = Counter()
-        if not self._limits or placement is None:
+        if not self.limits or placement is None:
             return held
         requests = {role.name: role.request for role in job.roles}
         by_type: Counter[str] = Counter()
@@ -112,7 +112,7 @@ class Holdings:
         team: TeamId | None = job.team
         while team is not None:
             for gpu_type, milli in by_type.items():
-                if (team, gpu_type) in self._limits:
+                if (team, gpu_type) in self.limits:
                     held[team, gpu_type] += milli
             team = self._parent.get(team)
         return held

@@ -49,7 +49,7 @@ class Pooled:
             if placeable(host) and gpu.healthy and (host.path.site, gpu.gpu_type) in reserved
         }
         size = Counter(self._pool.values())
-        self._most = {pool: MILLI * size[pool] - milli for pool, milli in reserved.items()}
+        self.most = {pool: MILLI * size[pool] - milli for pool, milli in reserved.items()}
         self._sides = Sides(snapshot, starts, resizes)
         self._held: Counter[Pool] = Counter()
         self._leaving: dict[Pool, Counter[Source]] = defaultdict(Counter)
@@ -85,11 +85,11 @@ class Pooled:
     def over(self) -> Iterator[Violation]:
         """Each pool of which starts of level 1 take what is reserved."""
         for pool, coming in sorted(self._coming.items()):
-            over = min(coming.total(), unserved(self._most[pool] - self._held[pool], self._leaving[pool], coming))
+            over = min(coming.total(), unserved(self.most[pool] - self._held[pool], self._leaving[pool], coming))
             if over > 0:
                 site, gpu_type = pool
                 text = (
-                    f"level 1 may hold {max(0, self._most[pool])} milli-GPU of {gpu_type} at {site}, the rest is "
+                    f"level 1 may hold {max(0, self.most[pool])} milli-GPU of {gpu_type} at {site}, the rest is "
                     f"reserved for tiers 1 and 2; job {self._last[pool]} starts beyond it"
                 )
                 subject = f"{site}/{gpu_type}"
@@ -102,7 +102,7 @@ class Pooled:
         back = self._sides.source(record)
         return any(
             unserved(
-                self._most[pool] - self._held[pool],
+                self.most[pool] - self._held[pool],
                 {who: freed - (milli if who == back else 0) for who, freed in self._leaving[pool].items()},
                 {who: asked for who, asked in self._coming[pool].items() if who != Again(record.id)},
             )

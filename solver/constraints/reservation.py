@@ -17,7 +17,7 @@ from ..classes import Instance
 from ..held import HostClass
 from ..later import RESOURCES, LaterGang, Stay
 from ..variables import Coming, Later, Variables
-from . import in_the_way
+from . import in_the_way, reservation_limits
 from .reservation_cards import add_cards
 
 
@@ -33,6 +33,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
             for number in range(len(RESOURCES)):
                 _host_rows(model, host, number, variables, due)
             add_cards(model, host, variables, due)
+    reservation_limits.add(model, instance, variables)
     in_the_way.add(model, instance, variables)
 
 

@@ -47,11 +47,12 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
 
 def _held(snapshot: Snapshot, cards: set[tuple[HostId, int]]) -> dict[JobId, int]:
     """What each running job of level 1 holds of these cards."""
-    held = {record.id: _on_cards(record, cards) for record in snapshot.jobs if record.level == LEVEL}
+    held = {record.id: on_cards(record, cards) for record in snapshot.jobs if record.level == LEVEL}
     return {job: milli for job, milli in held.items() if milli}
 
 
-def _on_cards(record: JobRecord, cards: set[tuple[HostId, int]]) -> int:
+def on_cards(record: JobRecord, cards: set[tuple[HostId, int]]) -> int:
+    """milli-GPU that the job holds of these cards."""
     requests = {role.name: role.request for role in record.job.roles}
     return sum(
         requests[worker.role].gpu_milli if requests[worker.role].fractional else MILLI

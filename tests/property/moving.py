@@ -46,7 +46,7 @@ def _policy(rng: random.Random, cards: int) -> Policy:
     gangs = (StandardGang(workers=1, gpus=cards, layer=Layer.HOST), StandardGang(workers=2, gpus=1, layer=Layer.RACK))
     return Policy(
         objective=ObjectivePolicy(standard_gangs=gangs[: rng.choice((0, 1, 2, 2))], room_s=rng.choice((10, 60, 300))),
-        eviction=EvictionPolicy(moves_per_hour=rng.choice((1, 2, 10))),
+        eviction=EvictionPolicy(moves_per_hour=rng.choice((1, 2, 10)), max_loss_s=rng.choice((None, None, None, 60))),
         solve=SolvePolicy(budget_ms=60_000),
     )
 

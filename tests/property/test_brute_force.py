@@ -192,7 +192,8 @@ def policy(seed: int) -> Policy:
         (ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=1_000 * (1 + seed % 3)),) if seed % 4 == 3 else ()
     )
     objective = ObjectivePolicy(standard_gangs=gangs)
-    eviction = EvictionPolicy(moves_per_hour=(0, 0, 2)[seed % 3])
+    most_s = 3_000 if seed % 7 == 2 else None
+    eviction = EvictionPolicy(moves_per_hour=(0, 0, 2)[seed % 3], max_loss_s=most_s)
     return Policy(objective=objective, eviction=eviction, solve=SolvePolicy(budget_ms=60_000), reserved=reserved)
 
 

@@ -50,12 +50,21 @@ class TestNamed:
         assert self.names(*(queued(job, STARVES) for job in odd)) == []
         assert self.names(queued(gang("demoted"), STARVES, demoted=True)) == []
 
-    def test_a_gang_of_a_limited_team_or_one_above_it_has_none(self) -> None:
-        limit = (GpuQuota(gpu_type="H100", gpu_milli=8_000),)
-        teams = (Team(id=TeamId("lab"), limit=limit), Team(id=TeamId("team"), parent=TeamId("lab")))
-        assert self.names(queued(gang("a"), STARVES), teams=teams) == []
-        assert self.names(queued(gang("cpu", request=ask(0)), STARVES), teams=teams) == ["cpu"]
-        assert self.names(queued(gang("a", types=["A100"]), STARVES), teams=teams) == []
+    def test_a_gang_that_limits_leave_no_room_for_as_far_as_it_may_plan_is_passed_over(self) -> None:
+        def limited(gpus: int) -> tuple[Team, ...]:
+            limit = (GpuQuota(gpu_type="H100", gpu_milli=1_000 * gpus),)
+            return Team(id=TeamId("lab"), limit=limit), Team(id=TeamId("team"), parent=TeamId("lab"))
+
+        wants = queued(gang("a", 1, 4), STARVES)
+        assert self.names(wants, teams=limited(4)) == ["a"]
+        assert self.names(wants, teams=limited(3)) == []
+        assert self.names(queued(gang("a", 1, 4, types=["A100"]), STARVES), teams=limited(3)) == []
+        assert self.names(queued(gang("cpu", request=ask(0)), STARVES), teams=limited(0)) == ["cpu"]
+        # The limit is held until a second after it may be planned for, and until then.
+        for more_s, names in ((1, []), (0, ["a"])):
+            ends = gang("r", 1, 4, walltime_limit_s=STARVES - 40 + more_s)
+            held = running(ends, ("h0", range(4)), ran_s=0)
+            assert self.names(wants, held, teams=limited(4)) == names
 
     def test_two_a_pool_the_highest_level_first_then_the_oldest(self) -> None:
         waits = {"third": 1, "second": 5, "first": 9}

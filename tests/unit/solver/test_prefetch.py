@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import NOW_S, ask, begin, box, decide, gang, placement, queued, running, world
 
-from phalanx.model.decision import Prefetch
+from phalanx.model.decision import Prefetch, Resize
 from phalanx.model.host import CachedDataset, Host
 from phalanx.model.ids import ReservationId
-from phalanx.model.job import DatasetRef, Job
-from phalanx.model.job_state import JobState
+from phalanx.model.job import CheckpointPolicy, DatasetRef, Job
+from phalanx.model.job_state import JobState, StopCause
 from phalanx.model.policy import ObjectivePolicy, Policy, TimePolicy
 from phalanx.model.reservation import Reservation
 from phalanx.model.snapshot import JobRecord, Snapshot
@@ -122,6 +122,46 @@ class TestVictims:
         leaves = replace(running(victim, ("a", cards)), state=JobState.STOPPING)
         assert told(open_prefetches(world([disk("a")], held, leaves), POLICY)) == [("a", "eeg", "big", 0, 1_000, 8_000)]
         assert open_prefetches(world([disk("a")], held), POLICY) == ()
+
+
+class TestReturns:
+    def moves(self) -> tuple[JobRecord, Resize]:
+        """It moves from `a` to `b`."""
+        job = reading("mover", 1, checkpoint=CheckpointPolicy(interval_s=60, write_s=5, grace_s=30))
+        record = running(job, ("a", tuple(range(8))), ran_s=7_200)
+        return record, Resize(job=job.id, attempt=2, placement=placement(job, ("b", tuple(range(8)))))
+
+    def test_a_host_to_which_a_gang_returns_loads_what_it_lacks(self) -> None:
+        record, act = self.moves()
+        for shards, missing in ((0, 1_000), (4, 600)):
+            here = [copy("eeg", shards, 100 * shards)] if shards else []
+            snapshot = world([disk("a"), disk("b", *here)], record)
+            orders = prefetches(snapshot, POLICY, (), (), [act])
+            assert told(orders) == [("b", "eeg", "mover", 0, missing, 8_000)]
+            decision = replace(decide(snapshot, policy=POLICY), resizes=(act,), prefetches=orders)
+            assert list(prefetch(snapshot, POLICY, decision)) == []
+            assert list(prefetch(snapshot, POLICY, replace(decision, prefetches=()))) != []
+
+    def test_the_order_stands_while_the_hosts_are_held_for_it(self) -> None:
+        record, _ = self.moves()
+        held = {"replacing": ("b",), "replacing_until_s": NOW_S + 60, "resized_to": 1}
+        leaves = replace(record, state=JobState.STOPPING, stop_cause=StopCause.REQUEUED, **held)
+        waits = replace(leaves, state=JobState.QUEUED, stop_cause=None, placement=None, started_s=None)
+        fleet = [disk("a"), disk("b")]
+        for there in (leaves, waits):
+            assert told(open_prefetches(world(fleet, there), POLICY)) == [("b", "eeg", "mover", 0, 1_000, 8_000)]
+        lost = replace(waits, resized_to=None)
+        late = replace(waits, replacing_until_s=NOW_S)
+        for there in (record, lost, late):
+            assert open_prefetches(world(fleet, there), POLICY) == ()
+
+    def test_none_once_it_starts(self) -> None:
+        record, _ = self.moves()
+        held = {"replacing": ("b",), "replacing_until_s": NOW_S + 60, "resized_to": 1}
+        waits = replace(record, state=JobState.QUEUED, placement=None, started_s=None, **held)
+        decision = solve(world([disk("a"), disk("b")], waits), POLICY)
+        assert [start.job for start in decision.starts] == ["mover"]
+        assert decision.prefetches == ()
 
 
 class TestRounds:
