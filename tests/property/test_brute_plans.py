@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from test_brute_force import NOW, crowded, equals_brute_force, policy
 
 from phalanx.model.host import Host, Window
+from phalanx.model.ids import SiteId
 from phalanx.model.job import Preemptible, WorkerRequest
 from phalanx.model.job_state import JobState
-from phalanx.model.policy import Policy
+from phalanx.model.policy import Policy, ReservedPool
 from phalanx.model.reservation import Reservation
 from phalanx.model.snapshot import JobRecord, Snapshot
+from phalanx.model.team import GpuQuota
 from phalanx.solver.drains import promises
 from phalanx.solver.solve import solve
 
@@ -68,6 +71,25 @@ def _waits(rng: random.Random, record: JobRecord) -> JobRecord:
     return replace(record, job=job, submitted_s=submitted_s)
 
 
+def capped(seed: int) -> tuple[Snapshot, Policy]:
+    """Starving gangs of which limits and reserved pools, rather than hosts, decide when they may start."""
+    rng = random.Random(f"capped {seed}")
+    snapshot, numbers = drained(seed)
+
+    def limit() -> tuple[GpuQuota, ...] | None:
+        milli = 1_000 * rng.choice((1, 2, 3, 4, 5))
+        return (GpuQuota(gpu_type="H100", gpu_milli=milli),) if rng.random() < 0.4 else None
+
+    teams = tuple(replace(team, limit=limit()) for team in snapshot.teams)
+    pools = (ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=1_000 * rng.choice((1, 2, 3, 4))),)
+    jobs = tuple(
+        replace(record, job=replace(record.job, tier=rng.choice((3, 3, 3, 2)))) if rng.random() < 0.7 else record
+        for record in snapshot.jobs
+    )
+    numbers = replace(numbers, reserved=pools if rng.random() < 0.5 else ())
+    return replace(snapshot, teams=teams, jobs=jobs), numbers
+
+
 def next_round(seed: int, snapshot: Snapshot, reservations: tuple[Reservation, ...]) -> Snapshot:
     """The same world some time later: a host or a card lost, a window announced, a gang of another tier."""
     rng = random.Random(f"next {seed}")
@@ -95,11 +117,12 @@ def _loses(rng: random.Random, host: Host, now_s: int) -> Host:
     return host
 
 
+@pytest.mark.parametrize("worlds", [drained, capped])
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_plans_and_promises_equal_brute_force(block: int) -> None:
+def test_plans_and_promises_equal_brute_force(block: int, worlds: Callable[[int], tuple[Snapshot, Policy]]) -> None:
     compared = planned = kept = 0
     for seed in range(block, SEEDS, BLOCKS):
-        snapshot, numbers = drained(seed)
+        snapshot, numbers = worlds(seed)
         compared += equals_brute_force(snapshot, numbers, MOST)
         reservations = solve(snapshot, numbers).reservations
         if reservations:
