@@ -191,19 +191,23 @@ def _interleaved(
     """
     found: dict[str, dict[int, dict[str, list[dict[str, Any]]]]] = {peer.name: {} for peer, _, _ in ready}
     null: list[float] = []
+    # The same work for all: each run's own idea of ten milliseconds would differ by half.
+    work: list[str] = []
     took, turn = 0.0, 0
     while turn < rounds and (turn == 0 or clock.left_s() - took > clock.seconds * _FOR_ROWS):
         turn += 1
         began = clock.left_s()
         for kind, options in settings.items():
             if ready and kind == BUSY and clock.left_s() > clock.seconds * _FOR_ROWS:
-                answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *options], _RUN_S)
+                answer = run(ready[0][1], ["run", "null", str(ready[0][2]), *options, *work], _RUN_S)
                 null.append(float(answer.get("samples_per_s", 0.0)))
+                work = work or ["--step-repeats", str(answer.get("step_repeats", 0))]
             for peer, python, folder in ready:
                 workers = peer.workers if kind == WARM else (_best(found[peer.name]),)
                 for count in workers:
                     if clock.left_s() > clock.seconds * _FOR_ROWS:
                         arguments = ["run", peer.name, str(folder), "--workers", str(count), *options]
+                        arguments += work if kind == BUSY else []
                         answer = run(python, arguments, _RUN_S)
                     else:
                         answer = {"fault": f"{kind} was not measured: the time was over"}

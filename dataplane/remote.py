@@ -25,6 +25,7 @@ from .source import FolderSource, Source
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
 Answer = TypeVar("Answer")
 _ROW_READS = 32
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT")
 _COALESCE_BYTES = 64 << 10
 
 # The client's threads do not survive a fork: a child that inherits a used one would hang.
@@ -241,7 +242,7 @@ def open_dataset_source(location: str | Path | Source, *, bytes_per_s: int | Non
 
 
 def _client(store: Any, url: str, timeout_s: float) -> Any:
-    plain = any(os.environ.get(name, "").startswith("http://") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+    plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
     options: dict[str, Any] = {"timeout": f"{timeout_s:g}s", "connect_timeout": f"{min(timeout_s, 5.0):g}s"}
     if plain or url.startswith("http://"):
         options["allow_http"] = True

@@ -73,18 +73,25 @@ def touch(data: Path) -> None:
                     pass
 
 
-def step_of(kind: str, seconds: float) -> Callable[[], None]:
-    """A training step: none, sleeping as for a device, or busy on the CPU with torch."""
+def products_in(seconds: float) -> int:
+    """How many of the products of a busy step take so long here, at their best."""
+    a = torch.randn(512, 512)
+    took = []
+    for _ in range(10):
+        begun = time.perf_counter()
+        for _ in range(10):
+            a @ a
+        took.append((time.perf_counter() - begun) / 10)
+    return max(1, round(seconds / min(took)))
+
+
+def step_of(kind: str, seconds: float, repeats: int) -> Callable[[], None]:
+    """A training step: none, sleeping as for a device, or busy on the CPU with `repeats` products of torch."""
     if kind == "none":
         return lambda: None
     if kind == "sleep":
         return lambda: time.sleep(seconds)
-    torch.set_num_threads(2)
     a = torch.randn(512, 512)
-    begun = time.perf_counter()
-    for _ in range(20):
-        a @ a
-    repeats = max(1, round(seconds / ((time.perf_counter() - begun) / 20)))
 
     def busy() -> None:
         for _ in range(repeats):
@@ -100,7 +107,11 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     else:
         touch(options.data)  # some machines take the page cache back from files that rest
     loaders = import_module(FORMS[options.form])  # beside this script
-    step = step_of(options.step, options.step_ms / 1000)
+    seconds, repeats = options.step_ms / 1000, int(options.step_repeats)
+    if options.step == "busy":
+        torch.set_num_threads(2)
+        repeats = repeats or products_in(seconds)
+    step = step_of(options.step, seconds, repeats)
     if options.loader == "mosaicml":
         import_module("formats").stand_in_for_torchvision()
     for module in MODULES.get(options.loader, ()):
@@ -144,6 +155,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         "memory_mib": max(0.0, most - memory),
         "batches": count,
         "wall_s": wall,
+        "step_repeats": repeats,
         # From the start on: who reads half the disk before the first batch has no faster disk.
         "whole_gb_per_s": read / whole,
     }
@@ -171,6 +183,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--step", choices=["none", "sleep", "busy"], default="none")
     parser.add_argument("--step-ms", type=float, default=10.0)
+    parser.add_argument("--step-repeats", type=int, default=0, help="of a busy step; 0: what fills --step-ms here")
     parser.add_argument("--sample-bytes", type=int, default=SAMPLE_BYTES)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--form", choices=FORMS, default="fixed")

@@ -38,12 +38,20 @@ def make_dataset(tmp_path: Path) -> MakeDataset:
 
 @pytest.fixture
 def object_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
-    """A server that speaks S3, to which s3:// addresses lead."""
+    """A server to which s3://, gs:// and az:// addresses lead."""
     server = ObjectServer()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    settings = {
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "GOOGLE_BASE_URL": server.url,
+        "GOOGLE_BEARER_TOKEN": "test",
+        "AZURE_STORAGE_USE_EMULATOR": "true",
+        "AZURITE_BLOB_STORAGE_URL": server.url,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
     yield server
     server.close()
 

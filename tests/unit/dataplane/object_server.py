@@ -1,14 +1,18 @@
-"""A small server that speaks enough of S3 for reading, listing and writing objects, and misbehaves when told to."""
+"""A small server that speaks enough of S3, and of what Google's and Azure's stores speak, for reading, listing and
+writing objects, and misbehaves when told to."""
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
 
+from .object_uploads import BOUNDARY, Query, Uploads, listing
+
+AZURE_ACCOUNT = "devstoreaccount1/"
 Misdeed = Callable[[str, bytes], bytes | int | None]
 
 
@@ -18,6 +22,7 @@ class ObjectServer:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.uploads = Uploads(self.objects)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.misdeed: Misdeed = lambda _key, body: body
         self.pause_s = 0.0
@@ -43,27 +48,27 @@ class ObjectServer:
             do_HEAD = do_GET
 
             def do_PUT(self) -> None:
-                key = unquote(urlsplit(self.path).path).lstrip("/")
+                key, query, body = asked(self)
                 server.requests["PUT", key] += 1
-                server.objects[key] = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(200)
+                server.uploads.put(key, query, body)
+                self.send_response(201 if key.startswith(AZURE_ACCOUNT) else 200)
                 self.send_header("ETag", '"0"')
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def do_DELETE(self) -> None:
-                server.objects.pop(unquote(urlsplit(self.path).path).lstrip("/"), None)
-                self.send_response(204)
+                key, _, _ = asked(self)
+                server.objects.pop(key, None)
+                self.send_response(202 if key.startswith(AZURE_ACCOUNT) else 204)
                 self.end_headers()
 
-            def do_POST(self) -> None:  # delete of many
-                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                bucket = urlsplit(self.path).path.strip("/")
-                keys = [part.partition("</Key>")[0] for part in text.split("<Key>")[1:]]
-                for key in keys:
-                    server.objects.pop(f"{bucket}/{key}", None)
-                deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-                answer(self, 200, f'<?xml version="1.0"?><DeleteResult>{deleted}</DeleteResult>'.encode())
+            def do_POST(self) -> None:
+                key, query, body = asked(self)
+                if query.get("comp") == ["batch"]:
+                    told = {"Content-Type": f"multipart/mixed; boundary={BOUNDARY}"}
+                    answer(self, 202, server.uploads.batch(body), told)
+                else:
+                    answer(self, 200, server.uploads.post(key, query, body).encode())
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
@@ -92,11 +97,9 @@ class ObjectServer:
         return sum(count for (method, key), count in self.requests.items() if method == "GET" and key.endswith(ending))
 
     def get(self, handler: BaseHTTPRequestHandler) -> None:
-        split = urlsplit(handler.path)
-        key = unquote(split.path).lstrip("/")
-        query = parse_qs(split.query)
-        if "list-type" in query:
-            self._list(handler, key.strip("/"), query.get("prefix", [""])[0])
+        key, query, _ = asked(handler)
+        if "list-type" in query or "comp" in query:
+            answer(handler, 200, listing(self.objects, key.strip("/"), query).encode())
             return
         self.requests[handler.command, key] += 1
         time.sleep(self.pause_s)
@@ -131,19 +134,20 @@ class ObjectServer:
             return
         handler.wfile.write(told)
 
-    def _list(self, handler: BaseHTTPRequestHandler, bucket: str, prefix: str) -> None:
-        found = sorted(key for key in self.objects if key.startswith(f"{bucket}/{prefix}"))
-        rows = "".join(
-            f"<Contents><Key>{escape(key.partition('/')[2])}</Key><Size>{len(self.objects[key])}</Size>"
-            '<LastModified>2026-11-30T00:00:00.000Z</LastModified><ETag>"0"</ETag></Contents>'
-            for key in found
-        )
-        text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>'
-        answer(handler, 200, text.encode())
+
+def asked(handler: BaseHTTPRequestHandler) -> tuple[str, Query, bytes]:
+    """The key, the query and the body of a request."""
+    split = urlsplit(handler.path)
+    body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+    return unquote(split.path).lstrip("/"), parse_qs(split.query, keep_blank_values=True), body
 
 
-def answer(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+def answer(
+    handler: BaseHTTPRequestHandler, status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
+) -> None:
     handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
     if handler.command != "HEAD":

@@ -3,12 +3,10 @@
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from phalanx.dataplane import ShardDataset, read_manifest
 from phalanx.dataplane.errors import OfflineError
 from phalanx.dataplane.offline import Job, Recording, Splits, Windowing, find_inputs, make, windows, zscore
 from phalanx.dataplane.offline.inputs import from_iterable
-from phalanx.dataplane.offline.ray_tasks import run_on_ray
 from phalanx.dataplane.offline.splits import parse_splits
 
 
@@ -306,32 +303,3 @@ def test_ctrl_c_ends_it_at_once_without_a_trace(tmp_path: Path) -> None:
     _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in told
-
-
-def test_a_ray_cluster_that_cannot_be_reached_is_told_within_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the machine has no Ray at hand: nobody must wait for Ray's own minutes."""
-    began: list[str] = []
-    ray = types.SimpleNamespace(is_initialized=lambda: False, init=lambda **_: began.append("init"))
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr("phalanx.dataplane.offline.ray_tasks._CONNECT_S", 0.3)
-    with socket.socket() as taken:  # bound, but nobody listens
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
-            with pytest.raises(OfflineError, match=rf"{address}: no Ray cluster answers there within 0.3 s"):
-                next(run_on_ray(address, lambda task: task, {}, str(tmp_path)))
-    with socket.socket() as silent:
-        # Its queue is full: a further connection is answered by nothing, as behind a firewall.
-        silent.bind(("127.0.0.1", 0))
-        silent.listen(0)
-        waiting = [socket.socket() for _ in range(3)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(silent.getsockname())
-        with pytest.raises(OfflineError, match="timed out"):
-            next(run_on_ray(f"127.0.0.1:{silent.getsockname()[1]}", lambda task: task, {}, str(tmp_path)))
-        for each in waiting:
-            each.close()
-    assert began == []
