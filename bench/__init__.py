@@ -12,6 +12,7 @@ def main() -> None:
     from .deadline import deadline_command
     from .families import families_command
     from .growth import growth_command
+    from .parts import parts_command
     from .round import bench
     from .saturate import saturate_command
     from .simulate import simulate_command
@@ -19,7 +20,7 @@ def main() -> None:
 
     commands = (
         *(dataplane_command, deadline_command, families_command, growth_command),
-        *(simulate_command, saturate_command, standard_command),
+        *(parts_command, simulate_command, saturate_command, standard_command),
     )
     for command in commands:
         bench.add_command(command)
