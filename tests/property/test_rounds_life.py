@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from phalanx.adapters.fakes.clock import VirtualClock
 from phalanx.adapters.fakes.executor import FakeExecutor, Script
@@ -25,7 +26,7 @@ from phalanx.model.codec import dumps, loads
 from phalanx.model.decision import Decision
 from phalanx.model.errors import PhalanxError
 from phalanx.model.event import HostChanged
-from phalanx.model.host import MILLI, Gpu, Host, HostState
+from phalanx.model.host import MILLI, Gpu, Host, HostState, Window
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
 from phalanx.model.job import AntiAffinity, CheckpointPolicy, DatasetRef, Elastic, Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import JobState
@@ -48,9 +49,9 @@ LIVES = int(os.environ.get("PHALANX_TEST_LIVES", "4"))
 ROUNDS = 60
 POLICY = Policy(
     # Room for gangs that fit these hosts is worth much, so that jobs are moved.
-    objective=ObjectivePolicy(room_s=60, standard_gangs=(StandardGang(workers=1, gpus=2, layer=Layer.HOST),)),
-    eviction=EvictionPolicy(min_run_s=60),
-    time=TimePolicy(starve_after_s=300, replace_grace_s=60, grow_after_s=90),
+    objective=ObjectivePolicy(room_s=300, standard_gangs=(StandardGang(workers=1, gpus=2, layer=Layer.HOST),)),
+    eviction=EvictionPolicy(min_run_s=20, moves_per_hour=30),
+    time=TimePolicy(starve_after_s=60, replace_grace_s=60, grow_after_s=90),
     solve=SolvePolicy(budget_ms=300),
     reserved=(ReservedPool(site=SITE, gpu_type="H100", gpu_milli=2 * MILLI),),
 )
@@ -65,7 +66,7 @@ class Life:
         self.store = MemoryStore()
         self.number = 0
         self.scripts: dict[str, Script] = {}
-        self.hosts = tuple(self._host(number) for number in range(self.dice.randint(2, 5)))
+        self.hosts = tuple(self._host(number) for number in range(self.dice.randint(3, 6)))
         self.store.put_sites([Site(id=SITE)])
         self._teams()
         for host in self.hosts:
@@ -75,14 +76,22 @@ class Life:
         assert lease is not None
         self.term = lease.term
         self.evicted: dict[str, int] = defaultdict(int)
-        self.returned = 0
+        self.decided: Counter[str] = Counter()
 
     def _host(self, number: int) -> Host:
         gpus = tuple(Gpu(index=i, gpu_type=self.dice.choice(("A100", "H100")), memory_mib=80_000) for i in range(1))
-        cards = tuple(replace(gpus[0], index=index) for index in range(self.dice.choice((2, 4))))
+        cards = tuple(replace(gpus[0], index=index) for index in range(self.dice.choice((2, 4, 4))))
         path = TopologyPath(site=SITE, rack=f"r{number % 2}")
         spare = self.dice.random() < 0.15
-        return Host(id=HostId(f"h{number}"), path=path, gpus=cards, cpu_milli=16_000, memory_mib=64_000, spare=spare)
+        return Host(
+            id=HostId(f"h{number}"),
+            path=path,
+            gpus=cards,
+            cpu_milli=16_000,
+            memory_mib=64_000,
+            spare=spare,
+            disk_free_mib=1_500,
+        )
 
     def _teams(self) -> None:
         def quota(most: int) -> tuple[GpuQuota, ...]:
@@ -101,11 +110,13 @@ class Life:
     def submit(self) -> None:
         dice, self.number = self.dice, self.number + 1
         name = f"j{self.number}"
-        run_s = dice.choice((5, 30, 120, 600, None))
+        run_s = dice.choice((5, 30, 120, 600, 600, None))
         refused = "no such image" if dice.random() < 0.05 else ""
         codes = (1,) if dice.random() < 0.1 else ()
         self.scripts[name] = Script(run_s=run_s, codes=codes, refused=refused, stop_s=dice.choice((1, 20)))
-        request = WorkerRequest(gpu_milli=dice.choice((0, 300, 500, 1_000, 2_000, 4_000)), cpu_milli=1_000)
+        request = WorkerRequest(
+            gpu_milli=dice.choice((0, 300, 500, 1_000, 1_000, 1_000, 2_000, 4_000)), cpu_milli=1_000
+        )
         labels = (AntiAffinity(label="l"),) if dice.random() < 0.1 else ()
         count = dice.choice((1, 1, 2, 3))
         saves = CheckpointPolicy(interval_s=60, write_s=5, restart_s=10, grace_s=dice.choice((5, 30)))
@@ -113,15 +124,15 @@ class Life:
             id=JobId(name),
             team=TeamId(dice.choice(("a", "b", "b1"))),
             roles=(Role(count=count, request=request),),
-            elastic=Elastic(role="worker", sizes=(1, 2, 3)) if dice.random() < 0.3 else None,
-            movable=dice.random() < 0.8,
+            elastic=Elastic(role="worker", sizes=(1, 2, 3)) if dice.random() < 0.5 else None,
+            movable=dice.random() < 0.9,
             tier=dice.choice((1, 2, 3, 3, 4)),
             priority=dice.randint(0, 3),
             preemptible=dice.choice((Preemptible.BY_HIGHER,) * 3 + (Preemptible.ANYTIME, Preemptible.NEVER)),
-            walltime_limit_s=dice.choice((None, 60, 600)),
-            checkpoint=saves if dice.random() < 0.7 else None,
+            walltime_limit_s=dice.choice((None, 60, 200, 600)),
+            checkpoint=saves if dice.random() < 0.8 else None,
             anti_affinity=labels,
-            dataset=DatasetRef(name="d", size_mib=1_000) if dice.random() < 0.2 else None,
+            dataset=DatasetRef(name=dice.choice("de"), size_mib=1_000) if dice.random() < 0.5 else None,
             queue_deadline_s=900 if dice.random() < 0.05 else None,
         )
         self.store.submit(job, now_s=self.clock.now_s())
@@ -142,18 +153,27 @@ class Life:
 
     def shake_host(self) -> None:
         host = self.dice.choice(self.hosts).id
-        act = self.dice.choice(("lose", "return", "silence", "return", "cordon", "ready"))
+        act = self.dice.choice(("lose", "return", "silence", "return", "cordon", "ready", "window"))
         if act == "lose":
             self.executor.lose_host(host)
         elif act == "silence":
             self.executor.silence(host)
         elif act == "return":
             self.executor.return_host(host)
+        elif act == "window":
+            self._announce(host)
         else:
             state = HostState.CORDONED if act == "cordon" else HostState.READY
             now_s = self.clock.now_s()
             event = HostChanged(id=f"{host}/{act}/{now_s}", at_s=now_s, host=host, state=state)
             self.store.append([event], now_s=now_s)
+
+    def _announce(self, name: HostId) -> None:
+        """A maintenance window, near or some minutes ahead."""
+        now_s = self.clock.now_s()
+        start_s = now_s + self.dice.choice((30, 300, 900))
+        window = Window(start_s=start_s, end_s=start_s + self.dice.choice((60, 300)))
+        self.store.put_host(replace(self.store.host(name), windows=(window,)), now_s=now_s)
 
     def pass_time(self) -> None:
         until = self.clock.now_s() + self.dice.choice((2, 5, 10, 30, 60))
@@ -169,7 +189,7 @@ class Life:
 
     def turn(self) -> None:
         """Some events, one round, its invariants, and time for the site."""
-        for _ in range(self.dice.randint(0, 3)):
+        for _ in range(self.dice.choice((0, 1, 1, 2, 3))):
             act = self.dice.choices((self.submit, self.edit, self.shake_host, self._teams), (6, 2, 1, 0.3))[0]
             act()
         before = self.store.snapshot(self.clock.now_s())
@@ -180,6 +200,7 @@ class Life:
             read_afresh = loads(dumps(record.snapshot), Snapshot)
             assert read_afresh == record.snapshot
             assert solve(read_afresh, POLICY) == record.decision
+            self.decided["reloaded"] += 1
         every_victim_serves(record.decision)
         every_waiting_job_has_one_reason(record.snapshot, record.decision)
         held_within_capacity(self.store.snapshot(self.clock.now_s()))
@@ -196,7 +217,11 @@ class Life:
         assert record.violations == ()
         for act in record.decision.preemptions if record.outcome == "committed" else ():
             self.evicted[act.job] += 1
-        self.returned += len(record.decision.resizes)
+        decision = record.decision
+        self.decided.update(rounds=1, starts=len(decision.starts), preemptions=len(decision.preemptions))
+        self.decided.update(resizes=len(decision.resizes), reservations=len(decision.reservations))
+        self.decided.update(prefetches=len(decision.prefetches))
+        self.decided.update(inside=sum(start.inside_guarantee for start in decision.starts))
         return record
 
 
@@ -240,8 +265,8 @@ def every_waiting_job_has_one_reason(snapshot: Snapshot, decision: Decision) -> 
     assert {job: told[job] for job in waiting} == dict.fromkeys(waiting, 1)
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
-def test_every_round_of_a_life_keeps_the_invariants(seed: int) -> None:
+def live(seed: int) -> Counter[str]:
+    """One life, and what its rounds decided."""
     life = Life(seed)
     for _ in range(ROUNDS):
         life.turn()
@@ -257,3 +282,18 @@ def test_every_round_of_a_life_keeps_the_invariants(seed: int) -> None:
     assert gangs <= holding, "the site runs nothing that the books do not know"
     assert life.number > ROUNDS // 2
     assert {r.id: len(r.evictions) for r in left.jobs} == {r.id: life.evicted[r.id] for r in left.jobs}
+    return life.decided
+
+
+def test_every_round_of_a_life_keeps_the_invariants() -> None:
+    decided: Counter[str] = Counter()
+
+    @settings(deadline=None, max_examples=LIVES, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 2**32))
+    def lives(seed: int) -> None:
+        decided.update(live(seed))
+
+    lives()
+    assert decided["rounds"] >= LIVES * ROUNDS
+    for kind in ("starts", "inside", "preemptions", "resizes", "reservations", "prefetches", "reloaded"):
+        assert decided[kind], f"some rounds must have {kind}"
