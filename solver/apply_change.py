@@ -193,7 +193,8 @@ def _policy(policy: Policy, changes: Iterable[ChangePolicy]) -> Policy:
 def _with_field(part: Any, path: list[str], entry: ChangePolicy) -> Any:
     """The part of the policy with the number at the path replaced."""
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    usable = [name for name, value in fields.items() if isinstance(value, int) or dataclasses.is_dataclass(value)]
+    optional = {field.name for field in dataclasses.fields(part) if field.type == "int | None"}
+    usable = [n for n, v in fields.items() if isinstance(v, int) or dataclasses.is_dataclass(v) or n in optional]
     if path[0] not in usable:
         raise InvalidInput("field", f"{entry.field!r} is no number of the policy", nearest(path[0], usable))
     old = fields[path[0]]

@@ -121,11 +121,15 @@ def test_teams_that_nobody_described_can_be_changed() -> None:
 
 def test_policy_fields_and_prices() -> None:
     change = Change(
-        policy=(ChangePolicy(field="objective.horizon_s", value=7_200), ChangePolicy(field="cross_site", value=1)),
+        policy=(
+            ChangePolicy(field="objective.horizon_s", value=7_200),
+            ChangePolicy(field="cross_site", value=1),
+            ChangePolicy(field="eviction.max_loss_s", value=3_600),
+        ),
         prices=(GpuPrice(gpu_type="H100", milli_per_hour=2_500),),
     )
     _, policy = apply_change(busy(), POLICY, change)
-    assert (policy.objective.horizon_s, policy.cross_site) == (7_200, True)
+    assert (policy.objective.horizon_s, policy.cross_site, policy.eviction.max_loss_s) == (7_200, True, 3_600)
     seen = what_if(busy(), change, POLICY)
     assert (seen.today.cost_milli, seen.today.held_cost_milli) == (40_000, 20_000)
     assert what_if(busy(), Change(), POLICY).today.cost_milli is None
