@@ -21,7 +21,8 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     long), and only `order` changes, for the better. Named gangs have goals of their own, and where hosts are reserved
     it matters when a gang is surely over.
     """
-    place = order(instance.snapshot, instance.policy).place
+    numbers = order(instance.snapshot, instance.policy)
+    place = numbers.place
     plans = variables.plans
     named = {record.id for record in plans.named}
     sizes: dict[JobId, list[Gang]] = defaultdict(list)
@@ -30,7 +31,8 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
             sizes[gang.record.id].append(gang)
     alike: dict[object, list[JobId]] = defaultdict(list)
     for job, gangs in sizes.items():
-        alike[tuple(_traits(gang) for gang in gangs), plans.over.get(job)].append(job)
+        # Weight goes by the size asked, though of that size nothing may be left to start.
+        alike[tuple(_traits(gang) for gang in gangs), numbers.milli[job], plans.over.get(job)].append(job)
     for jobs in alike.values():
         jobs.sort(key=lambda job: place[job])
         for before, behind in pairwise(jobs):

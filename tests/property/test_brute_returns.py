@@ -144,6 +144,27 @@ def test_returns_and_sizes_equal_brute_force(block: int) -> None:
     assert seen["smaller"], "some gangs must shrink"
 
 
+def test_a_gang_that_asks_more_weighs_more_than_its_like_at_the_size_for_which_there_is_room() -> None:
+    """Only one worker fits: of the older gang of one, or of the younger one that asks three, which weighs more."""
+    two = WorkerRequest(gpu_milli=2_000, cpu_milli=1_000)
+    jobs = [
+        Job(id=JobId("one"), team=TeamId("a"), roles=(Role(count=1, request=two),)),
+        Job(
+            id=JobId("three"),
+            team=TeamId("a"),
+            roles=(Role(count=3, request=two),),
+            elastic=Elastic(role="worker", sizes=(1, 2, 3)),
+        ),
+    ]
+    queue = tuple(JobRecord(job=job, submitted_s=NOW - 100 + number) for number, job in enumerate(jobs))
+    snapshot = crowded(0)
+    host = replace(snapshot.hosts[0], gpus=snapshot.hosts[0].gpus[:2], windows=())
+    teams = tuple(replace(team, limit=None, guarantee=()) for team in snapshot.teams)
+    snapshot = replace(snapshot, hosts=(host,), jobs=queue, teams=teams)
+    assert equals_brute_force(snapshot, policy(0), MOST)
+    assert [start.job for start in solve(snapshot, policy(0)).starts] == ["three"]
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_returns_that_starts_need_equal_brute_force(block: int) -> None:
     compared, seen, seeds = 0, Counter[str](), range(block, SEEDS, BLOCKS)
