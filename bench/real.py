@@ -1,8 +1,8 @@
-"""Worlds from the public traces at their busiest: who would run then, who would wait, and what the trace brings next.
+"""Worlds from the public traces: who runs at some moment, who waits, and what the trace brings next.
 
-A state is made directly from the trace, not by a simulation: of all jobs that were submitted and would not have ended
-had they started at once, those that find a place in order of submission run since then, and the others wait. So nobody
-has queued before that moment; a real queue would be longer.
+The states here are made directly from the trace, without simulation: of all jobs that were submitted and would not have
+ended had they started at once, those that find a place in order of submission run since then, and the others wait. So
+nobody has queued before that moment; a real queue would be longer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Busiest:
         """The world of a seed. Raises InvalidInput where a file of the trace is missing."""
         workload = runnable(named(self.trace, folder, Choice(hosts=self.hosts, seed=seed)), policy)
         moments = busy_moments(workload)[: self.days]
-        return Replayed(workload, policy, moments[seed % len(moments)], f"{self.trace}-{self.hosts}-{seed}")
+        start = at_moment(workload, policy, moments[seed % len(moments)])
+        return Replayed(workload, policy, start, f"{self.trace}-{len(workload.hosts)}-{seed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def busy_moments(workload: Workload) -> list[int]:
     """
     changes: dict[int, int] = {}
     for each in workload.jobs:
-        end_s = each.submit_s + max(LEAST_S, each.work_s)
+        end_s = each.submit_s + _work_s(each)
         changes[each.submit_s] = changes.get(each.submit_s, 0) + each.job.gpu_milli
         changes[end_s] = changes.get(end_s, 0) - each.job.gpu_milli
     best: dict[int, tuple[int, int]] = {}
@@ -84,18 +85,22 @@ def busy_moments(workload: Workload) -> list[int]:
     return [-at_s for _, at_s in sorted(best.values(), reverse=True)]
 
 
+def at_moment(workload: Workload, policy: Policy, at_s: int) -> Snapshot:
+    """The state at `at_s` as the trace alone gives it: who is there then runs if it finds a place, else it waits."""
+    there = [each for each in workload.jobs if each.submit_s <= at_s < each.submit_s + _work_s(each)]
+    return _settled(_empty(workload, at_s), there, policy)
+
+
 class Replayed:
-    """The workload from a moment on; a round comes each minute in which a job ends or arrives.
+    """The workload from a state on; a round comes each minute in which a job ends or arrives.
 
     A job that is stopped begins its work anew: what it had saved is not known to the trace.
     """
 
-    def __init__(self, workload: Workload, policy: Policy, at_s: int, name: str) -> None:
-        self.name, self.policy = name, policy
-        self._work_s = {each.job.id: max(LEAST_S, each.work_s) for each in workload.jobs}
-        there = [each for each in workload.jobs if each.submit_s <= at_s < each.submit_s + self._work_s[each.job.id]]
-        self._coming = [each for each in reversed(workload.jobs) if each.submit_s > at_s]
-        self.start = _settled(_empty(workload, at_s), there, policy)
+    def __init__(self, workload: Workload, policy: Policy, start: Snapshot, name: str) -> None:
+        self.name, self.policy, self.start = name, policy, start
+        self._work_s = {each.job.id: _work_s(each) for each in workload.jobs}
+        self._coming = [each for each in reversed(workload.jobs) if each.submit_s > start.now_s]
 
     def happens(self, now_s: int, records: Iterable[JobRecord]) -> tuple[int, list[JobRecord]]:
         """Goes on to the next end or arrival, a minute at least."""
@@ -136,6 +141,10 @@ class Poured:
         self._number += 1
         job = self._draw.choice(self._pods).job
         return JobRecord(job=replace(job, id=JobId(f"{job.id}-{self._number}")), submitted_s=now_s)
+
+
+def _work_s(each: SimJob) -> int:
+    return max(LEAST_S, each.work_s)
 
 
 def _empty(workload: Workload, at_s: int) -> Snapshot:

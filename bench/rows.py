@@ -16,6 +16,7 @@ from ..model.decision import GoalStatus
 from ..model.policy import Policy
 from .large import Size
 from .made_up import MadeUp
+from .queued import Queued
 from .real import Busiest, Packed
 from .stages import STAGES, Course, Measured, World
 
@@ -70,8 +71,8 @@ ROWS = {
     "1250": Row(make=_LARGE, must_s=1.5, moonshot_s=0.3),
     "1250-shock": Row(make=_LARGE, shock=True, must_s=4.0, moonshot_s=1.0),
     "5000": Row(make=made_up(Size(name="5000", hosts=5_000, pending=4_000)), must_s=4.0, moonshot_s=1.0),
-    "lingjun-128": Row(make=Busiest(trace="lingjun", hosts=128), real=True),
-    "lingjun-256": Row(make=Busiest(trace="lingjun"), real=True),
+    "lingjun-128": Row(make=Queued(trace="lingjun", hosts=128), real=True),
+    "lingjun-256": Row(make=Queued(trace="lingjun"), real=True),
     "openb-1523": Row(make=Packed(), real=True),
     "philly-peak": Row(make=Busiest(trace="philly", days=1), real=True),
 }

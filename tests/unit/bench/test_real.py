@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from phalanx.api.cli.root import guarded
-from phalanx.bench.real import Poured, Replayed, busy_moments
+from phalanx.bench.queued import fullest
+from phalanx.bench.real import Poured, Replayed, at_moment, busy_moments
 from phalanx.bench.round import bench
 from phalanx.bench.rows import ROWS
 from phalanx.bench.stages import Course
@@ -21,6 +22,10 @@ DAY = 86_400
 
 def states(records: Sequence[Any]) -> dict[str, str]:
     return {record.id: record.state.value for record in records}
+
+
+def replayed(workload: Any, at_s: int) -> Replayed:
+    return Replayed(workload, Policy(), at_moment(workload, Policy(), at_s), "small")
 
 
 def test_the_busiest_moment_of_each_day_comes_first(small: Any) -> None:
@@ -43,7 +48,7 @@ def test_who_was_there_and_fits_runs_since_it_was_submitted(small: Any) -> None:
         small.job("c", 40, 1_000, gpus=2),
         small.job("later", 500, 1_000, gpus=1),
     ]
-    world = Replayed(small.workload(jobs, [small.host("h")]), Policy(), 60, "small")
+    world = replayed(small.workload(jobs, [small.host("h")]), 60)
     assert states(world.start.jobs) == {"a": "running", "b": "queued", "c": "running"}
     assert world.start.now_s == 60
     assert [record.started_s for record in world.start.jobs] == [20, None, 40]
@@ -56,7 +61,7 @@ def test_the_trace_goes_on_from_end_to_arrival(small: Any) -> None:
         small.job("c", 900, 10, gpus=1),
         small.job("d", 2_000, 10, gpus=1),
     ]
-    world = Replayed(small.workload(jobs, [small.host("h")]), Policy(), 10, "small")
+    world = replayed(small.workload(jobs, [small.host("h")]), 10)
     first_s, news = world.happens(10, world.start.jobs)
     assert (first_s, states(news)) == (900, {"c": "queued"})
     second_s, news = world.happens(first_s, world.start.jobs)
@@ -79,7 +84,7 @@ def test_a_list_is_poured_until_it_is_full_and_churned(small: Any) -> None:
 def test_rounds_of_a_trace_keep_all_rules(small: Any, tmp_path: Path) -> None:
     jobs = [small.job(f"j{n}", 40 * n, 400 + 90 * (n % 5), gpus=(1, 2, 4, 8)[n % 4]) for n in range(30)]
     workload = small.workload(jobs, [small.host("h"), small.host("g")])
-    course = Course(Replayed(workload, Policy(), busy_moments(workload)[0], "small"), tmp_path)
+    course = Course(replayed(workload, busy_moments(workload)[0]), tmp_path)
     measured = [course.round() for _ in range(6)]
     left = course.store.snapshot(course.now_s).jobs
     course.close()
@@ -104,7 +109,21 @@ def test_a_row_reads_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / f"{trace}.jobs.csv").write_text(head + "\n".join(rows) + "\n")
     (tmp_path / "lingjun2023_fleet256.hosts.csv").write_text(hosts)
     (tmp_path / "openb2023.hosts.csv").write_text(hosts)
+    monkeypatch.setenv("PHALANX_BENCH_CACHE", str(tmp_path / "cache"))
     for name in ("lingjun-256", "openb-1523"):
         make = ROWS[name].make
         assert make(0, tmp_path, Policy()).start == make(0, tmp_path, Policy()).start
-        assert make(0, tmp_path, Policy()).start != make(1, tmp_path, Policy()).start
+    assert ROWS["openb-1523"].make(0, tmp_path, Policy()).start != ROWS["openb-1523"].make(1, tmp_path, Policy()).start
+    assert len(list((tmp_path / "cache").glob("lingjun-all-*.json"))) == 6
+
+
+def test_the_fullest_moment_of_each_day_is_kept(small: Any) -> None:
+    jobs = [
+        small.job(f"{day}-{n}", day * DAY + 700 * n, 20_000, gpus=8)
+        for day, many in ((0, 3), (1, 5))
+        for n in range(many)
+    ]
+    states = fullest(small.workload(jobs, [small.host("h")]), Policy(), 2)
+    waiting = [[record.id for record in state.jobs if record.state is JobState.QUEUED] for state in states]
+    assert waiting == [["1-1", "1-2", "1-3", "1-4"], ["0-1", "0-2"]]
+    assert [state.now_s // DAY for state in states] == [1, 0]
