@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import click
 
 from ..api.cli.options import json_option, print_json
 from ..api.cli.tables import console, table
-from ..api.engine import Deadline
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from ..solver.solve import solve
@@ -28,7 +28,7 @@ _SETTLING = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One round with `guard_s` seconds given (None: no deadline): wall seconds it took, what came of it."""
+    """One round with `guard_s` seconds given (None: no deadline): the seconds it took on that clock, and its outcome."""
 
     row: str
     guard_s: float | None
@@ -42,36 +42,49 @@ class Kept:
 
     @property
     def over_s(self) -> float | None:
-        """Wall seconds beyond the deadline; None without one."""
+        """Seconds beyond the deadline; None without one."""
         return None if self.guard_s is None else max(0.0, self.took_s - self.guard_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The solver's guard: seconds left on `clock` until `at`."""
+
+    at: float
+    clock: Callable[[], float]
+
+    def remaining_s(self) -> float:
+        """Seconds left."""
+        return self.at - self.clock()
 
 
 @click.command("deadline")
 @click.option("--row", "rows", multiple=True, type=click.Choice(tuple(ROWS)), default=("1250-shock", "1250"))
 @click.option("--guard", "guards", multiple=True, type=click.FloatRange(0.001), default=GUARDS_S, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--cpu", is_flag=True, help="Deadlines in CPU seconds of this process, for machines that do other work.")
 @click.option("--free", is_flag=True, help="Solve each state without a deadline as well.")
 @click.option("--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"))
 @json_option
 def deadline_command(
-    rows: tuple[str, ...], guards: tuple[float, ...], seed: int, free: bool, folder: Path, as_json: bool
+    rows: tuple[str, ...], guards: tuple[float, ...], seed: int, cpu: bool, free: bool, folder: Path, as_json: bool
 ) -> int:
-    """Solves the same state under several wall-clock deadlines and tells by how much each is passed.
+    """Solves the same state under several deadlines and tells by how much each is passed, in wall time.
 
     Exit code 1 if a decision broke a rule.
     """
-    found = []
+    found, clock = [], time.process_time if cpu else time.monotonic
     for name in dict.fromkeys(rows):
         snapshot, policy = state(name, seed, folder)
         for guard_s in (*guards, *((None,) if free else ())):
-            found.append(kept(name, snapshot, policy, guard_s))
+            found.append(kept(name, snapshot, policy, guard_s, clock))
             click.echo(f"{name}, {guard_s} s: took {found[-1].took_s:.2f} s", err=True)
     if as_json:
         print_json(
             {"machine": machine_facts(), "deadlines": [asdict(each) | {"over_s": each.over_s} for each in found]}
         )
     else:
-        _show(found)
+        _show(found, "CPU time" if cpu else "wall time")
     return int(any(each.violations for each in found))
 
 
@@ -88,11 +101,11 @@ def state(row: str, seed: int, folder: Path) -> tuple[Snapshot, Policy]:
             course.close()
 
 
-def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None) -> Kept:
-    """The state solved with that much wall time; the verifier's time is not part of it."""
-    begun = time.monotonic()
-    decision = solve(snapshot, policy, guard=None if guard_s is None else Deadline(begun + guard_s))
-    took_s = time.monotonic() - begun
+def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None, clock: Callable[[], float]) -> Kept:
+    """The state solved with that much time on the clock; the verifier's time is not part of it."""
+    begun = clock()
+    decision = solve(snapshot, policy, guard=None if guard_s is None else Until(begun + guard_s, clock))
+    took_s = clock() - begun
     return Kept(
         row=row,
         guard_s=guard_s,
@@ -106,7 +119,7 @@ def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None) ->
     )
 
 
-def _show(found: list[Kept]) -> None:
+def _show(found: list[Kept], clock: str) -> None:
     out = console()
     out.print(", ".join(f"{name} {value}" for name, value in machine_facts().items()), markup=False)
     columns = ("row", "deadline s", "took s", "over s", "decided by", "stopped", "starts", "proven", "broken rules")
@@ -118,4 +131,4 @@ def _show(found: list[Kept]) -> None:
         )
         for each in found
     ]
-    out.print(table("Deadlines in wall time", columns, cells, right=(*columns[1:4], *columns[6:])))
+    out.print(table(f"Deadlines in {clock}", columns, cells, right=(*columns[1:4], *columns[6:])))

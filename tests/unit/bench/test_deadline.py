@@ -39,8 +39,10 @@ def test_each_state_is_solved_under_each_deadline(capsys: pytest.CaptureFixture[
 
 def test_a_broken_rule_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("phalanx.bench.deadline.verify", lambda *_: ("broken",))
-    assert guarded(deadline_command, ["--row", "1250", "--guard", "5"], "deadline") == 1
-    assert "broken rules" in capsys.readouterr().out
+    assert guarded(deadline_command, ["--row", "1250", "--guard", "5", "--cpu"], "deadline") == 1
+    out = capsys.readouterr().out
+    assert "broken rules" in out
+    assert "CPU time" in out
 
 
 def test_what_is_over_is_told_in_seconds() -> None:
