@@ -28,7 +28,7 @@ _SETTLING = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One round with `guard_s` seconds given (None: no deadline): the seconds it took on that clock, and its outcome."""
+    """One round with `guard_s` seconds given (None: no deadline): the seconds it took on that clock, its outcome."""
 
     row: str
     guard_s: float | None
