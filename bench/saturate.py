@@ -32,6 +32,7 @@ from .tables import Table
 from .traces import Choice, named
 from .workload import SimJob, Workload
 
+FGD_SEEN = "fgd_seen"
 MARKS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.1, 1.2, 1.3)
 """Arrived demand, as a share of the fleet's GPUs, at which a table row is written."""
 
@@ -56,7 +57,7 @@ class Filled:
 @click.option(
     "--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"), show_default=True
 )
-@click.option("--against", default="fgd,best_fit,first_fit,random", show_default=True, help="Rivals, parted by commas.")
+@click.option("--against", default="fgd,fgd_seen,best_fit,first_fit,random", show_default=True, help="Rivals, parted by commas.")
 @click.option("--hosts", type=click.IntRange(1), help="A smaller fleet of the same mix.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Orders of arrival.")
 @click.option("--batch", type=click.IntRange(1), default=20, show_default=True, help="Pods that arrive for one round.")
@@ -96,9 +97,14 @@ def saturate_command(
 
 
 def packer(name: str, workload: Workload) -> Scheduler:
-    """The scheduler of that name; FGD knows the distribution of all jobs of the trace, as in its paper."""
+    """The scheduler of that name; FGD knows the distribution of all jobs of the trace, as in its paper.
+
+    `fgd_seen` knows what Phalanx knows, and what has ended: the pods that have arrived.
+    """
     if name == "fgd":
         return Fgd(each.job for each in workload.jobs)
+    if name == FGD_SEEN:
+        return Fgd()
     return scheduler(name, workload)
 
 
@@ -181,7 +187,8 @@ def table_of(found: Sequence[Filled], names: Sequence[str], workload: Workload, 
         rows=tuple(rows),
         notes=(
             f"Pods drawn with replacement, {batch} a round; one that does not fit at once is dropped; means over "
-            f"{len({each.seed for each in found})} orders. FGD knows the distribution of all pods of the trace.",
+            f"{len({each.seed for each in found})} orders. FGD knows the distribution of all pods of the trace, "
+            f"{FGD_SEEN} that of the pods that have arrived, and Phalanx what runs and waits.",
         ),
     )
 

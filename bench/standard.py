@@ -32,7 +32,7 @@ from .workload import Workload, runnable
 WEEK = 7
 SATURATE_HOSTS, SATURATE_ORDERS, SATURATE_BATCH, SATURATE_ARRIVE = 150, 2, 20, 1.2
 FAMILY_SEEDS, FAMILY_HOSTS = 10, 32
-SATURATE_RIVALS = ("fgd", "best_fit", "first_fit", "random")
+SATURATE_RIVALS = ("fgd", "fgd_seen", "best_fit", "first_fit", "random")
 
 
 Done = tuple[list[Table], int, float]
@@ -74,7 +74,7 @@ SUITE = (
         against=FOUNDING_RIVALS,
         seeds=3,
         interval_s=60,
-        forecast_s=2 * HOUR,
+        forecast_s=HOUR // 2,
         idle=True,
     ),
     Entry(

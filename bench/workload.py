@@ -79,7 +79,7 @@ class Workload:
 
     @property
     def beside(self) -> Amounts:
-        """What the jobs ask for each GPU beside it: milli-cores, MiB and Mbit/s, the mean over all of them."""
+        """Milli-cores, MiB and Mbit/s that a quarter of the jobs, counted by GPUs, at most ask for each GPU."""
         roles = [role for each in self.jobs for role in each.job.roles]
         return beside(role for role in roles if role.request.gpu_milli)
 

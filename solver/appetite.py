@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ..model.host import MILLI
 from ..model.job import Role
@@ -16,20 +17,23 @@ from .remember import remembered
 Amounts = tuple[int, int, int]
 """Milli-cores, MiB and Mbit/s."""
 
+_AMOUNTS = (attrgetter("cpu_milli"), attrgetter("memory_mib"), attrgetter("network_mbps"))
+
 
 @dataclass(frozen=True, slots=True)
 class Appetite:
     """What the queued and the running jobs ask, taken together.
 
     `wanted`: for each GPU type of the fleet 0..1000 thousandths, the part of the demand that must have the type over
-    the part of the fleet that is of it, at most 1. `beside`: milli-cores, MiB and Mbit/s a GPU, the mean of the demand.
+    the part of the fleet that is of it, at most 1. `beside`: milli-cores, MiB and Mbit/s a GPU that a quarter of the
+    demand is content with: with less left beside it, a free card is as good as lost.
     """
 
     wanted: Mapping[str, int]
     beside: Amounts
 
     def served(self, free: int, left: Amounts) -> int:
-        """How many of so many free cards a host can serve with so much left, at the mean demand."""
+        """How many of so many free cards a host can serve with so much left, to modest demand."""
         for amount, needed in zip(left, self.beside, strict=True):
             if needed:
                 free = min(free, max(0, amount) // needed)
@@ -50,14 +54,29 @@ def appetite(snapshot: Snapshot) -> Appetite:
 
 
 def beside(roles: Iterable[Role]) -> Amounts:
-    """Milli-cores, MiB and Mbit/s that these roles ask for each GPU, rounded down; zeros where none asks for a GPU."""
-    milli = cpu = memory = network = 0
-    for role in roles:
-        milli += role.gpu_milli
-        cpu += role.count * role.request.cpu_milli
-        memory += role.count * role.request.memory_mib
-        network += role.count * role.request.network_mbps
-    return (cpu * MILLI // milli, memory * MILLI // milli, network * MILLI // milli) if milli else (0, 0, 0)
+    """Milli-cores, MiB and Mbit/s for each GPU that a quarter of these roles, counted by GPUs, at most ask of each.
+
+    Rounded down; zeros where none asks for a GPU.
+    """
+    asked = [role for role in roles if role.request.gpu_milli]
+    least = (
+        _quarter(sorted((amount(role.request) * MILLI // role.request.gpu_milli, role.gpu_milli) for role in asked))
+        for amount in _AMOUNTS
+    )
+    cpu, memory, network = least
+    return cpu, memory, network
+
+
+def _quarter(rising: Sequence[tuple[int, int]]) -> int:
+    """The first of these (value, weight) with at least a quarter of the weight at or before it; 0 for none."""
+    total = passed = 0
+    for _, weight in rising:
+        total += weight
+    for value, weight in rising:
+        passed += weight
+        if 4 * passed >= total:
+            return value
+    return 0
 
 
 def _wanted(snapshot: Snapshot, roles: Iterable[Role]) -> dict[str, int]:

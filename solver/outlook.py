@@ -47,7 +47,7 @@ class TypeUse:
 class GangRoom:
     """How many gangs of a standard shape could start at once on one GPU type, each counted alone.
 
-    A card counts where its host has CPU, memory and network left for it, at the mean of what is asked with a GPU.
+    A card counts where its host has CPU, memory and network left for it, as a quarter of the demand asks it with a GPU.
     """
 
     gang: StandardGang

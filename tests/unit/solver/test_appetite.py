@@ -32,12 +32,15 @@ def test_memory_of_cards_binds_as_types_do() -> None:
     assert appetite(world(fleet, *jobs)).wanted == {"H100": 500, "T4": 0}
 
 
-def test_the_mean_of_what_runs_and_waits() -> None:
+def test_what_a_quarter_of_all_that_runs_and_waits_is_content_with() -> None:
     runs = running(gang("r", request=ask(2, cpu=8, memory_gib=6)), ("h1", [0, 1]))
-    held = queued(gang("held", request=ask(1, cpu=60)), state=JobState.HELD)
-    found = appetite(world([box("h1")], runs, gang("a", 2, request=ask(0.5, cpu=2)), held))
-    # 3 GPUs ask 12 cores and 6 GiB.
-    assert found.beside == (4_000, 2_048, 0)
+    held = queued(gang("held", request=ask(1, cpu=1)), state=JobState.HELD)
+    jobs = [runs, gang("a", 2, request=ask(0.5, cpu=1, memory_gib=4)), held, gang("none", request=ask(0, cpu=4))]
+    # Of 3 GPUs one, a third, is asked with 2 cores, the others with 4 each; two of them with 3 GiB, one with 8.
+    assert appetite(world([box("h1")], *jobs)).beside == (2_000, 3 * 1_024, 0)
+    # Of 5 GPUs it is a fifth.
+    jobs.append(gang("b", request=ask(2, cpu=8)))
+    assert appetite(world([box("h1")], *jobs)).beside == (4_000, 0, 0)
 
 
 def test_cards_that_a_host_can_serve() -> None:
