@@ -57,7 +57,9 @@ class Filled:
 @click.option(
     "--traces", "folder", type=FOLDER, envvar="PHALANX_TRACES", default=Path("../shared/traces"), show_default=True
 )
-@click.option("--against", default="fgd,fgd_seen,best_fit,first_fit,random", show_default=True, help="Rivals, parted by commas.")
+@click.option(
+    "--against", default="fgd,fgd_seen,best_fit,first_fit,random", show_default=True, help="Rivals, parted by commas."
+)
 @click.option("--hosts", type=click.IntRange(1), help="A smaller fleet of the same mix.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Orders of arrival.")
 @click.option("--batch", type=click.IntRange(1), default=20, show_default=True, help="Pods that arrive for one round.")
