@@ -15,6 +15,9 @@ _JOIN_S = 5.0
 class Feeder:
     """Makes the batches at g, after(g), ... in as many threads as there are rings, and hands them out in order.
 
+    Reading ahead begins with the first batch that was ready before it was asked for, or after `start_batches`: until
+    then the disk is better used for the batches that are waited for.
+
     Refers to no loader, so that a forgotten one can be collected and ends the threads, too.
     """
 
@@ -26,8 +29,10 @@ class Feeder:
         after: Callable[[int], int],
         device: torch.device | None,
         ahead: ReadAhead | None,
+        start_batches: int = 1,
     ) -> None:
         self._rings, self._ahead = rings, ahead
+        self._start_batches = start_batches
         self._turn = 0
         self._held: tuple[Ring, Filled] | None = None
 
@@ -51,9 +56,12 @@ class Feeder:
             if used.buffer is not None:
                 give_back(ring, used.buffer)
         ring = self._rings[self._turn]
+        waits = ring.ready.empty()
         item = ring.ready.get()
-        if self._ahead is not None:
-            self._ahead.go()
+        if self._ahead is not None and self._start_batches:
+            self._start_batches = self._start_batches - 1 if waits else 0
+            if not self._start_batches:
+                self._ahead.go()
         if isinstance(item, Failed):
             self._held = None
         else:
@@ -73,11 +81,13 @@ class Feeder:
 
 
 def gather_threads(wanted: int | None, *, transformed: bool) -> int:
-    """How many threads gather: two where there are the cores, for the interpreter's part of one batch then lies beside
-    the copying of another; but one where a user's function might not expect two calls at once."""
+    """How many threads gather: two where each rank of the host has the cores, for the interpreter's part of one batch
+    then lies beside the copying of another; but one where a user's function might not expect two calls at once."""
     if wanted is not None:
         return wanted
-    return 1 if transformed else min(2, len(os.sched_getaffinity(0)))
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    cores = len(os.sched_getaffinity(0)) // max(1, int(ranks) if ranks.isdecimal() else 1)
+    return 1 if transformed else min(2, max(1, cores))
 
 
 def ring_sizes(depth: int, threads: int) -> list[int]:

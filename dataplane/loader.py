@@ -225,7 +225,8 @@ class Loader:
             ]
             make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad", self._early)
             first = self._schedule.start(self._g)
-            self._feeder = Feeder(rings, make, first, self._schedule.after, self._device, ahead)
+            start_batches = 1 if self._early is not None else self._depth + 1 + self._threads
+            self._feeder = Feeder(rings, make, first, self._schedule.after, self._device, ahead, start_batches)
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
 

@@ -23,7 +23,7 @@ from .fields import SPAN_SUFFIX, Field
 from .manifest import Manifest
 from .order import distinct
 from .row_ranges import Array, RowRanges, Rows
-from .shard_file import Grow, in_memory, join, map_items, open_checked
+from .shard_file import Grow, in_memory, join, map_items, open_checked, read_into_memory
 from .source import FolderSource, Source
 from .takes import Takes
 
@@ -98,21 +98,15 @@ class OpenShards:
         finally:
             self._takes.end()
 
-    def warm(self, index: int, stop: threading.Event, *, open_too: bool = False, piece_bytes: int = 1 << 20) -> None:
-        """Fetches a shard if there is room and asks the system to read it into memory, by pieces, until `stop`.
+    def warm(self, index: int, stop: threading.Event, *, open_too: bool = False) -> None:
+        """Fetches a shard if there is room and has the system read it into memory, by pieces, until `stop`.
 
         With `open_too` it is checked and mapped as well, so that no gather has to.
         """
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait=False))
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for offset in range(0, self._manifest.shards[index].size_bytes, piece_bytes):
-                    if stop.is_set():
-                        return
-                    os.posix_fadvise(descriptor, offset, piece_bytes, os.POSIX_FADV_WILLNEED)
-            finally:
-                os.close(descriptor)
+            if not (open_too and self._unverified(index)):  # that reads it as well
+                read_into_memory(path, self._manifest.shards[index].size_bytes, stop, whole=index not in self._open)
             if open_too:
                 self._open_early(index)
         self._cold.forget(index)
@@ -200,9 +194,8 @@ class OpenShards:
         """A shard's file, pinned, and compared with its checksum if that is wanted and was not done yet."""
         shard, fields = self._manifest.shards[index], self._manifest.fields
         path = stack.enter_context(self._pinned(index, wait))
-        verify = self.verify and index not in self._verified
         try:
-            file = open_checked(shard, path, fields, verify)
+            file = open_checked(shard, path, fields, self._unverified(index))
         except CorruptShard:
             if self._cache is None:
                 raise
@@ -213,6 +206,9 @@ class OpenShards:
         stack.callback(file.close)
         self._verified.add(index)
         return file
+
+    def _unverified(self, index: int) -> bool:
+        return self.verify and index not in self._verified
 
     def _place(self, index: int, file: FileIO, stack: ExitStack) -> None:
         shard = self._manifest.shards[index]

@@ -6,11 +6,12 @@ and fight for it again dozens of times a batch, and starve beside a training loo
 Shards are mapped into the range page by page. Row `first + r` of the range is row r of a shard, where `first` is
 chosen so that the address has the same offset within its page as the field has in the shard's file. That has a
 solution because fields lie in a file in order of falling powers of two in their row size (see fields.py).
+
+Where a field is large the same holds for huge pages of 2 MiB: where the file system keeps a file's memory in such
+pages, the processor's tables name one of them at once instead of 512 small ones.
 """
 
-import ctypes
 import mmap
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,12 +22,10 @@ from .errors import DatasetError
 from .fields import DTYPES, Field, field_offsets, fixed_fields
 from .files import PAGE_BYTES
 from .manifest import Manifest
+from .pages import HUGE_BYTES, NO_ACCESS, advise, map_over
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rows = npt.NDArray[np.int64]
-
-_MAP_FIXED = 0x10
-_NO_ACCESS = 0
 
 
 class RowRanges:
@@ -69,62 +68,54 @@ class _Range:
     def __init__(self, field: Field, manifest: Manifest, offsets: list[int]) -> None:
         self._row_bytes = row = field.row_bytes
         self._offsets = offsets
-        power = min(row & -row, PAGE_BYTES)
-        # Rows after which a row starts at the same place in its page again.
-        period = PAGE_BYTES // power
         most = max(shard.rows for shard in manifest.shards)
+        unit = _unit(row, most, offsets)
+        power = min(row & -row, unit)
+        # Rows after which a row starts at the same place in its page again.
+        period = unit // power
+        # All rows stand that far behind a place from which they could have started at whole multiples of `power`.
+        shift = offsets[0] % power
         apart = -(-(most + period + -(-PAGE_BYTES // row)) // period) * period
         inverse = pow(row // power, -1, period) if period > 1 else 0
         self.first: Rows = np.array(
-            [index * apart + offset // power * inverse % period for index, offset in enumerate(offsets)], np.int64
+            [index * apart + (offset - shift) // power * inverse % period for index, offset in enumerate(offsets)],
+            np.int64,
         )
         rows = apart * len(offsets)
-        size = -(-rows * row // PAGE_BYTES) * PAGE_BYTES
+        size = -(-rows * row // unit) * unit + 2 * unit
         try:
-            self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=_NO_ACCESS)
+            self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=NO_ACCESS)
         except (OSError, OverflowError) as error:
             raise DatasetError(
                 f"data set {manifest.name!r}: the system does not grant {size} bytes of addresses for field "
                 f"{field.name!r} ({error}); lift the limit on virtual memory (ulimit -v)"
             ) from error
-        self.array: Array = np.ndarray((rows, *field.shape), DTYPES[field.dtype][1], buffer=self._memory)
-        self._base = int(self.array.ctypes.data)
+        start = int(np.ndarray(0, np.uint8, buffer=self._memory).ctypes.data)
+        lead = -start % unit + shift
+        self.array: Array = np.ndarray((rows, *field.shape), DTYPES[field.dtype][1], buffer=self._memory, offset=lead)
+        self._base = start + lead
 
     def place(self, index: int, rows: int, descriptor: int) -> None:
         address, size = self._pages(index, rows)
         offset = self._offsets[index] // PAGE_BYTES * PAGE_BYTES
-        _map(address, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, offset)
+        map_over(address, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, offset)
 
     def clear(self, index: int, rows: int) -> None:
         # Not unmapped: somebody else's memory could land in the gap.
         address, size = self._pages(index, rows)
-        _map(address, size, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        map_over(address, size, NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
     def will_need(self, row: int) -> None:
         begin = (self._base + row * self._row_bytes) // PAGE_BYTES * PAGE_BYTES
-        _libc_madvise(begin, self._base + (row + 1) * self._row_bytes - begin, mmap.MADV_WILLNEED)
+        advise(begin, self._base + (row + 1) * self._row_bytes - begin, mmap.MADV_WILLNEED)
 
     def _pages(self, index: int, rows: int) -> tuple[int, int]:
         within = self._offsets[index] % PAGE_BYTES
         return self._base + int(self.first[index]) * self._row_bytes - within, within + rows * self._row_bytes
 
 
-def _map(address: int, size: int, access: int, flags: int, descriptor: int, offset: int) -> None:
-    mapped = _libc_mmap(address, size, access, flags | _MAP_FIXED, descriptor, offset)
-    if mapped != address:
-        code = ctypes.get_errno()
-        raise OSError(code, f"cannot map {size} bytes of a shard: {os.strerror(code)}")
-
-
-_libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
-_libc_mmap.restype = ctypes.c_void_p
-_libc_mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int64,
-]
-_libc_madvise = ctypes.CDLL(None, use_errno=True).madvise
-_libc_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+def _unit(row: int, most: int, offsets: list[int]) -> int:
+    """The pages to align with: huge ones for a large field that lies alike in every shard, if that wastes little."""
+    power = min(row & -row, HUGE_BYTES)
+    alike = len({offset % power for offset in offsets}) == 1
+    return HUGE_BYTES if alike and most * row >= max(HUGE_BYTES, HUGE_BYTES // power * row) else PAGE_BYTES

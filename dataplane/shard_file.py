@@ -3,7 +3,8 @@
 import errno
 import mmap
 import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
@@ -20,6 +21,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Grow = Callable[[str, int], Array]
 
 _PROBES = 16
+_PIECE_BYTES = 1 << 20
+# What a batch asks the disk for must not queue behind much.
+_UNDER_WAY_BYTES = 8 << 20
 
 
 def join(views: list[Array], field: Field, out: Mapping[str, Array], grow: Grow) -> None:
@@ -64,8 +68,10 @@ def open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bo
         if size != shard.size_bytes:
             raise CorruptShard(f"shard {shard.file}: {size} bytes, the manifest says {shard.size_bytes} ({path})")
         if verify:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                digest = xxhash.xxh3_128_hexdigest(data)
+            try:
+                digest = _digest(file, size)
+            except OSError as error:
+                raise CorruptShard(f"shard {shard.file} cannot be read: {error} ({path})") from error
             if digest != shard.xxh3_128:
                 raise CorruptShard(
                     f"shard {shard.file}: xxh3_128 {digest}, the manifest says {shard.xxh3_128} ({path})"
@@ -77,6 +83,47 @@ def open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bo
             raise CorruptShard(f"shard {shard.file}: its header does not fit the manifest's fields and rows ({path})")
         on_error.pop_all()
     return file
+
+
+def _digest(file: FileIO, size: int) -> str:
+    if size and in_memory(file.fileno(), size):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return xxhash.xxh3_128_hexdigest(data)
+    digest = xxhash.xxh3_128()
+    for piece in _pieces(file):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def read_into_memory(path: Path, size: int, stop: threading.Event, *, whole: bool) -> None:
+    """Has the system read a file into its memory, by pieces, until `stop`. Raises OSError.
+
+    A `whole` file, of which nothing was read yet, is read through: it then lies in memory in large pages, and reading,
+    mapping and copying take half the CPU. Of one that batches have taken rows from the rest is asked for.
+    """
+    with path.open("rb", buffering=0) as file:
+        if in_memory(file.fileno(), size):
+            return
+        for _ in _pieces(file) if whole else _announced(file.fileno(), size):
+            if stop.is_set():
+                return
+
+
+def _pieces(file: FileIO) -> Iterator[memoryview]:
+    """The bytes of a file in order; a piece is valid until the next is asked for."""
+    room = memoryview(bytearray(_PIECE_BYTES))
+    file.seek(0)
+    while count := file.readinto(room):
+        yield room[:count]
+
+
+def _announced(descriptor: int, size: int) -> Iterator[None]:
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    for begin in range(0, size, _PIECE_BYTES):
+        os.posix_fadvise(descriptor, begin, _PIECE_BYTES, os.POSIX_FADV_WILLNEED)
+        if begin >= _UNDER_WAY_BYTES:
+            os.pread(descriptor, 1, begin - _UNDER_WAY_BYTES + _PIECE_BYTES - 1)
+        yield
 
 
 def in_memory(descriptor: int, size: int) -> bool:

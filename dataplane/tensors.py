@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from .fields import DTYPES, Field
+from .pages import fresh_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,7 +24,8 @@ def as_tensor(array: Array, field: Field) -> torch.Tensor:
 
 def buffer(field: Field, rows: int, *, pinned: bool) -> tuple[torch.Tensor, Array]:
     """A tensor of shape (rows, *field.shape) and an array over its memory; page-locked if `pinned`."""
-    raw = torch.empty(rows * field.row_bytes, dtype=torch.uint8, pin_memory=pinned)
+    size = rows * field.row_bytes
+    raw = torch.empty(size, dtype=torch.uint8, pin_memory=True) if pinned else torch.from_numpy(fresh_bytes(size))
     shape = (rows, *field.shape)
     array = np.ndarray(shape, DTYPES[field.dtype][1], buffer=raw.numpy().data)
     return raw.view(torch_dtype(field)).view(shape), array
