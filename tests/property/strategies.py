@@ -16,6 +16,7 @@ from phalanx.model.job import (
     AntiAffinity,
     CheckpointPolicy,
     DatasetRef,
+    Elastic,
     GpuTypeChoice,
     Job,
     Parallelism,
@@ -154,6 +155,15 @@ def roles(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
 
 
 @st.composite
+def sizes(draw: st.DrawFn, role: Role) -> Elastic | None:
+    """None mostly, or some numbers of workers that the role may have, its own among them."""
+    if draw(st.integers(0, 3)) < 3:
+        return None
+    others = draw(st.lists(st.integers(1, 4), max_size=3))
+    return Elastic(role=role.name, sizes=tuple(sorted({role.count, *others})))
+
+
+@st.composite
 def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) -> Job:
     """One job of one or two roles, at any level, with or without topology constraints and site pins."""
     names = ("worker", "helper") if draw(st.integers(0, 3)) == 0 else ("worker",)
@@ -163,10 +173,12 @@ def gangs(draw: st.DrawFn, name: str, max_workers: int = 4, max_cards: int = 4) 
         constraints = tuple(
             TopologyConstraint(layer=layer, strictness=draw(st.sampled_from(list(Strictness)))) for layer in layers
         )
+    drawn = tuple(draw(roles(role, max_workers, max_cards)) for role in names)
     return Job(
         id=JobId(name),
         team=TeamId(draw(st.sampled_from(LEAVES))),
-        roles=tuple(draw(roles(role, max_workers, max_cards)) for role in names),
+        roles=drawn,
+        elastic=draw(sizes(drawn[0])),
         tier=draw(st.integers(1, 4)),
         priority=draw(st.integers(-1, 1)),
         preemptible=draw(
@@ -309,10 +321,12 @@ def _running_jobs(draw: st.DrawFn, name: str, max_cards: int) -> Job:
         restart_s=st.sampled_from((0, 90)),
         grace_s=st.sampled_from((0, 30, 60)),
     )
+    role = Role(count=draw(st.sampled_from((1, 1, 1, 2))), request=draw(requests(max_cards)))
     return Job(
         id=JobId(name),
         team=TeamId(draw(st.sampled_from(LEAVES))),
-        roles=(Role(count=draw(st.sampled_from((1, 1, 1, 2))), request=draw(requests(max_cards))),),
+        roles=(role,),
+        elastic=draw(sizes(role)),
         tier=draw(st.sampled_from((4, 4, 3, 3, 2, 1))),
         preemptible=draw(
             st.sampled_from((*(Preemptible.BY_HIGHER,) * 6, *(Preemptible.ANYTIME,) * 3, Preemptible.NEVER))
