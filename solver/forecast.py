@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..model.decision import Preemption, Start
+from ..model.decision import Preemption, Resize, Start
 from ..model.ids import JobId
 from ..model.job_state import WAITING, JobState
 from ..model.policy import Policy
@@ -46,7 +46,7 @@ class Unforecast(StrEnum):
 
 
 class Chosen(Protocol):
-    """What a round decided: a `Decision`, or any plan of starts and preemptions; it may have `reservations`, too."""
+    """What a round decided: a `Decision`, or any plan of starts and preemptions; maybe `reservations`, `resizes`."""
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -67,14 +67,17 @@ class Acts(NamedTuple):
     starts: tuple[Start, ...]
     preemptions: tuple[Preemption, ...] = ()
     reservations: tuple[Reservation, ...] | None = None
+    resizes: tuple[Resize, ...] = ()
 
 
 def unpack(chosen: Chosen | Sequence[Start]) -> Acts:
-    """Starts, preemptions and plans of what a round decided."""
+    """Starts, preemptions, plans and returns of what a round decided."""
     if isinstance(chosen, Sequence):
         return Acts(tuple(chosen))
     plans: Sequence[Reservation] | None = getattr(chosen, "reservations", None)
-    return Acts(tuple(chosen.starts), tuple(chosen.preemptions), None if plans is None else tuple(plans))
+    resizes: Sequence[Resize] = getattr(chosen, "resizes", ())
+    kept = None if plans is None else tuple(plans)
+    return Acts(tuple(chosen.starts), tuple(chosen.preemptions), kept, tuple(resizes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ class _Run:
         waiting = {r.id for r in self.snapshot.jobs if r.state in WAITING}
         carry = len(waiting) * len(self.snapshot.hosts) > CARRY_FROM
         waiting -= self.never
-        future.carry_out(self.first.starts, self.first.preemptions, steps, self.first.reservations)
+        future.carry_out(*self.first[:2], steps, *self.first[2:])
         carried = Carried(future.snapshot(), self.policy) if carry else None
         blind = dict(future.plans) if carried or self.first.reservations is None else {}
         while True:
@@ -179,7 +182,7 @@ class _Run:
         if not candidates or (carried and not carried.may_start(snapshot, candidates)):
             return 0
         acts = unpack(carried.decide(snapshot) if carried else self.decide(snapshot, self.policy))
-        future.carry_out(acts.starts, acts.preemptions, steps + 1, acts.reservations)
+        future.carry_out(*acts[:2], steps + 1, *acts[2:])
         return 1
 
     def _reasons(self, future: Future, ending: Unforecast) -> dict[JobId, Unforecast]:

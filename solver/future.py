@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 
-from ..model.decision import Preemption, Start
+from ..model.decision import Preemption, Resize, Start
 from ..model.ids import JobId
 from ..model.job_state import WAITING, JobState, StopCause
 from ..model.limits import grace_s
@@ -124,9 +124,11 @@ class Future:
         preemptions: tuple[Preemption, ...],
         steps: int,
         reservations: tuple[Reservation, ...] | None = None,
+        resizes: tuple[Resize, ...] = (),
     ) -> None:
         """Starts and preempts as decided; a beneficiary gets its hosts once its victims have left them clean.
 
+        Who returns leaves as a victim does, and later rounds start it on the hosts that are held for it.
         `reservations` are all that hold from now on; None: the earlier ones of gangs that do not start.
         """
         if reservations is None:
@@ -136,6 +138,8 @@ class Future:
         gone: dict[JobId, int] = {}
         for preemption in preemptions:
             gone[preemption.job] = self._evict(self._records[preemption.job])
+        for act in resizes:
+            gone[act.job] = self._returns(self._records[act.job], act)
         basis = next((basis for basis in (Basis.ESTIMATE, Basis.LIMIT) if basis in self._bases), Basis.NOW)
         for start in starts:
             at_s = max([self.now_s, *(gone[victim] for victim in start.after if victim in gone)])
@@ -148,6 +152,9 @@ class Future:
                 planned_s=self.now_s,
                 started_s=at_s + self._policy.eviction.launch_s,
                 state_since_s=at_s,
+                replacing=(),
+                replacing_until_s=0,
+                resized_to=None,
             )
             self._records[record.id] = record
             self._usage.takes(record, self.now_s)
@@ -186,6 +193,23 @@ class Future:
         self._records[record.id] = record
         self._expect_end(record, self.now_s)
         return self.now_s + grace_s(record.job) + self._policy.eviction.clean_s
+
+    def _returns(self, record: JobRecord, act: Resize) -> int:
+        """The job stops to come back there, at that size."""
+        gone_s = self._evict(record)
+        elastic, limits = record.job.elastic, self._policy.eviction
+        size = sum(elastic is None or worker.role == elastic.role for worker in act.placement.workers)
+        moved = record.placement is not None and len(act.placement.workers) >= len(record.placement.workers)
+        self._records[record.id] = replace(
+            self._records[record.id],
+            stop_cause=StopCause.REQUEUED,
+            evictions=record.evictions,
+            replacing=act.placement.hosts,
+            replacing_until_s=gone_s + limits.launch_s + self._policy.time.start_timeout_s,
+            resized_to=size,
+            moves=(*record.moves, self.now_s) if moved else record.moves,
+        )
+        return gone_s
 
     def _end(self, record: JobRecord) -> None:
         cause = record.stop_cause if record.state is JobState.STOPPING else StopCause.FINISHED

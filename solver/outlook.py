@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.decision import Preemption, Start
+from ..model.decision import Resize, Start
 from ..model.host import MILLI
 from ..model.ids import JobId
 from ..model.job_state import JobState
@@ -15,7 +15,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from .appetite import appetite
 from .books import Books
 from .demand import placeable
-from .forecast import Chosen, Decide, Forecast, forecast, unpack
+from .forecast import Acts, Chosen, Decide, Forecast, forecast, unpack
 from .goals import fleet_types
 from .walltimes import Learned
 
@@ -96,8 +96,8 @@ def look(
 
     entries = forecast(snapshot, policy, decide=remembering, horizon_s=horizon_s, learned=learned, bounds=False)
     told = {entry.job: entry for entry in entries}
-    starts, preemptions, _ = unpack(chosen)
-    after = _after(snapshot, starts, preemptions)
+    acts = unpack(chosen)
+    after = _after(snapshot, acts)
     count, held = fleet_types(snapshot), _held(after)
     types = sorted(count)
     idle = _idle(after)
@@ -111,7 +111,7 @@ def look(
         hosts=len(snapshot.hosts),
         capacity_milli=MILLI * sum(count.values()),
         held_milli=sum(held.values()),
-        starting=len(starts),
+        starting=len(acts.starts),
         types=tuple(TypeUse(gpu_type=name, gpu_milli=MILLI * count[name], idle_milli=idle[name]) for name in types),
         room=_room(after, policy),
         waits=_waits(snapshot, told),
@@ -121,10 +121,11 @@ def look(
     return outlook, told
 
 
-def _after(snapshot: Snapshot, chosen: Iterable[Start], preemptions: Iterable[Preemption]) -> Snapshot:
-    """The world once the starts of now have their hosts and the victims of now have left theirs."""
-    starts = {start.job: start for start in chosen}
-    victims = {preemption.job for preemption in preemptions}
+def _after(snapshot: Snapshot, acts: Acts) -> Snapshot:
+    """The world once the starts and returns of now have their hosts and the victims of now have left theirs."""
+    starts: dict[JobId, Start | Resize] = {act.job: act for act in acts.starts}
+    starts.update({act.job: act for act in acts.resizes})
+    victims = {preemption.job for preemption in acts.preemptions}
     records: list[JobRecord] = []
     for record in snapshot.jobs:
         if record.id in starts:

@@ -8,20 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import NOW_S, POLICY, box, gang, placement, queued, running, world
 
+from phalanx.model.change import Change
 from phalanx.model.decision import Preemption, Start
 from phalanx.model.host import Window
-from phalanx.model.job import CheckpointPolicy, Preemptible
+from phalanx.model.job import CheckpointPolicy, Elastic, Preemptible
 from phalanx.model.job_state import JobState, StopCause
 from phalanx.model.placement import Progress
 from phalanx.model.policy import EvictionPolicy, Policy
 from phalanx.model.snapshot import JobRecord
 from phalanx.model.team import GpuQuota, Team, Usage
 from phalanx.solver import forecast as module
+from phalanx.solver.evict import greedy_plan
 from phalanx.solver.forecast import Unforecast, forecast
 from phalanx.solver.future import Future
 from phalanx.solver.greedy import greedy
 from phalanx.solver.solve import solve
 from phalanx.solver.walltimes import Basis, Walltimes
+from phalanx.solver.whatif import what_if
 
 BARE = Policy(eviction=EvictionPolicy(clean_s=0, launch_s=0))
 
@@ -39,6 +42,31 @@ def test_a_job_that_fits_now_starts_now() -> None:
     told = by_job(world([box("h1")], gang("a", 1, 8)))["a"]
     assert (told.start_s, told.earliest_s, told.latest_s) == (NOW_S, NOW_S, NOW_S)
     assert (told.basis, told.steps, told.why) == (Basis.NOW, 1, None)
+
+
+def test_who_shrinks_for_a_start_comes_back_smaller_and_no_card_has_two_owners() -> None:
+    saves = CheckpointPolicy(interval_s=60, write_s=5, restart_s=5, grace_s=10)
+    elastic = Elastic(role="worker", sizes=(2, 4, 8))
+    job = gang("v", 8, 1, elastic=elastic, checkpoint=saves, walltime_limit_s=7_200)
+    shrinks = running(job, *(("h", (index,)) for index in range(8)), ran_s=900)
+    high, low = gang("high", 2, 1, tier=1, walltime_limit_s=1_200), gang("low", 4, 1, walltime_limit_s=600)
+    snapshot = world([box("h")], shrinks, high, low)
+    seen = []
+
+    def decide(now, policy):
+        held = [(w.host, i) for r in now.jobs if r.placement for w in r.placement.workers for i in w.gpus]
+        leaving = any(record.state is JobState.STOPPING for record in now.jobs)
+        assert leaving or len(held) == len(set(held))
+        seen.append({r.id: len(r.placement.workers) for r in now.jobs if r.placement})
+        return greedy_plan(now, policy)
+
+    told = by_job(snapshot, POLICY, decide=decide, bounds=False)
+    # The grace is 10 s, and cleaning takes 10 s more; then `high` runs its 1,200 s, and what it leaves is enough.
+    assert told["high"].start_s == NOW_S + 20
+    assert told["low"].start_s == NOW_S + 20 + 30 + 1_200 + 10
+    assert seen == [{"v": 8}, {"high": 2}, {"v": 4}]
+    after = what_if(snapshot, Change(), POLICY, decide=greedy_plan).today
+    assert after.held_milli == 6_000
 
 
 def test_a_queue_behind_one_host_by_hand() -> None:
