@@ -20,6 +20,7 @@ from .schemas import ProblemShape
 from .settings import Settings
 from .summary import Tally
 from .ui.render import environment
+from .whys import Whys
 
 SOLVE_GUARD_S = 120.0
 """Wall seconds after which POST /v1/solve answers with the best decision it has."""
@@ -59,6 +60,7 @@ def create_app(
         tally=Tally(store),
         forecasts=Forecasts(store, policy, clock),
         orders=OpenOrders(store, policy, clock),
+        whys=Whys(store, policy),
         solve=solve or engine.guarded(SOLVE_GUARD_S),
         admit=admit,
     )

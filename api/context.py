@@ -14,6 +14,7 @@ from .forecasts import Forecasts
 from .prestage import OpenOrders
 from .settings import Settings
 from .summary import Tally
+from .whys import Whys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Context:
     tally: Tally
     forecasts: Forecasts
     orders: OpenOrders
+    whys: Whys
     solve: engine.Solver
     admit: engine.Admitter
 

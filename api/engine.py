@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..model.decision import Decision, Reason, Start
+from ..model.ids import JobId
 from ..model.job import Job
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Solver = Callable[[Snapshot, Policy], Decision]
 Verifier = Callable[[Snapshot, Policy, Decision], "tuple[Violation, ...]"]
 Admitter = Callable[[Job, Snapshot, Policy], "Admission"]
+Explain = Callable[[Snapshot, Policy, Decision, JobId], Reason | None]
 
 
 def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> Decision:
@@ -65,6 +67,13 @@ def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:
     from ..solver.admission import admit as admission
 
     return admission(job, snapshot, policy)
+
+
+def why(snapshot: Snapshot, policy: Policy, decision: Decision, job: JobId) -> Reason | None:
+    """`phalanx.solver.why.why`: why the job waits, worked out for it alone where its round left that open."""
+    from ..solver.why import why as explain
+
+    return explain(snapshot, policy, decision, job)
 
 
 def sentence(reason: Reason) -> str:

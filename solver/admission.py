@@ -158,7 +158,7 @@ class Admissions:
 
     def _capped(self, job: Job) -> Iterator[Variant]:
         """Each worker's amounts cut to the most that one host or card of the allowed sites has."""
-        hosts = self._fleet.hosts(job)
+        hosts = self._fleet.kinds_of_hosts(job)
         if not hosts:
             return
         cards = [

@@ -39,8 +39,19 @@ class Books:
         self.changed: list[HostId] = []
         self.ledger = first.ledger.copy()
         self._own: set[HostId] = set()
+        self._untouched = True
         self._first = first
         self._columns: Columns | None = None
+
+    def fork(self) -> Books:
+        """Books that begin as these are now; from now on neither sees what is booked in the other."""
+        other = Books.__new__(Books)
+        other.hosts, other.ledger, other.changed = dict(self.hosts), self.ledger.copy(), list(self.changed)
+        other._first, other._untouched = self._first, self._untouched
+        other._columns = None if self._columns is None else self.columns.copy(other.hosts, len(self.changed))
+        # What either writes to from now on is a copy of its own.
+        self._own, other._own = set(), set()
+        return other
 
     @property
     def columns(self) -> Columns:
@@ -52,13 +63,14 @@ class Books:
 
     def free_milli(self, hosts: tuple[Host, ...]) -> Mapping[str, int] | None:
         """milli-GPU free on these hosts by type, shared by all books that none has written to; else None."""
-        return None if self._own else _free_milli(self._first, hosts)
+        return _free_milli(self._first, hosts) if self._untouched else None
 
     def own(self, name: HostId) -> HostBook:
         """The host's book to write to; all books of one snapshot share those that none of them has written to."""
         if name not in self._own:
             self.hosts[name] = self.hosts[name].copy()
             self._own.add(name)
+            self._untouched = False
         return self.hosts[name]
 
     def take(self, job: Job, worker: WorkerPlacement) -> None:

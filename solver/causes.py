@@ -31,7 +31,7 @@ def cause(record: JobRecord, fleet: EmptyFleet) -> Reason | None:
 
 def _sites(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """Pins and premises that leave no host."""
-    if not fleet.hosts(job):
+    if not fleet.kinds_of_hosts(job):
         yield _reason(job, RuleFamily.ELIGIBILITY, _nowhere(job, fleet), 1, 0, "sites")
 
 
@@ -49,7 +49,7 @@ def _nowhere(job: Job, fleet: EmptyFleet) -> str:
 
 def _types(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """GPU types that no allowed site has."""
-    here = {gpu.gpu_type for host in fleet.hosts(job) for gpu in host.gpus}
+    here = {gpu.gpu_type for host in fleet.kinds_of_hosts(job) for gpu in host.gpus}
     anywhere = {gpu.gpu_type for host in fleet.snapshot.hosts for gpu in host.gpus}
     for role in _gpu_roles(job):
         asked = [choice.gpu_type for choice in role.gpu_types]
@@ -67,7 +67,7 @@ def _card_memory(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     for role in _gpu_roles(job):
         cards = [
             (gpu.memory_mib, gpu.gpu_type)
-            for host in fleet.hosts(job)
+            for host in fleet.kinds_of_hosts(job)
             for gpu in host.gpus
             if role.throughput_milli(gpu.gpu_type) is not None
         ]
@@ -80,7 +80,7 @@ def _card_memory(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
 def _cards_per_worker(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """More GPUs per worker than any host has of one kind."""
     for role in _gpu_roles(job):
-        most = max(_cards(role, host) for host in fleet.hosts(job))
+        most = max(_cards(role, host) for host in fleet.kinds_of_hosts(job))
         if role.request.whole_gpus > most:
             subject = f"of one kind on one host for each {role.name}"
             yield _reason(job, RuleFamily.CAPACITY, subject, role.request.gpu_milli, most * MILLI, "mGPU")
@@ -90,9 +90,9 @@ def _host_amounts(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """More CPU, memory or network per worker than any host with its cards has."""
     for role in job.roles:
         request = role.request
-        hosts = [host for host in fleet.hosts(job) if _cards(role, host) >= max(1, request.whole_gpus)]
+        hosts = [host for host in fleet.kinds_of_hosts(job) if _cards(role, host) >= max(1, request.whole_gpus)]
         if not request.gpu_milli:
-            hosts = fleet.hosts(job)
+            hosts = fleet.kinds_of_hosts(job)
         on = " with the GPUs it asks" if request.gpu_milli else ""
         for what, asked, unit, most in (
             ("CPU", request.cpu_milli, "milli-cores", max(host.cpu_milli for host in hosts)),
@@ -106,7 +106,7 @@ def _host_amounts(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
 def _workers(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """More workers of one role than all allowed sites, or than any one domain that the gang may choose, can hold."""
     for role in job.roles:
-        everywhere = fleet.room(job, role, [()])
+        everywhere = fleet.room(job, role, anywhere=True)
         unit = f"workers of role {role.name}" if len(job.roles) > 1 else "workers"
         if everywhere < role.count:
             yield _reason(job, RuleFamily.CAPACITY, "in the whole fleet", role.count, everywhere, unit)
@@ -152,11 +152,8 @@ def _together(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
 
 def _limits(job: Job, fleet: EmptyFleet) -> Iterator[Reason]:
     """Room only on types of which the team, or one above it, may not hold that many."""
-    ledger, domains = fleet.placer.books.ledger, fleet.domains(job)
-    roomy = [
-        [name for name in fleet.placer.types(role) if fleet.room_on(job, role, name, domains) >= role.count]
-        for role in job.roles
-    ]
+    ledger = fleet.placer.books.ledger
+    roomy = [fleet.roomy(job, role) for role in job.roles]
     if not ledger.limited or prod(map(len, roomy)) > _MOST_CHOICES:
         return
     choices = [by_type(job, types) for types in product(*roomy)]

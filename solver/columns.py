@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.host import MILLI
 from ..model.ids import HostId
 from ..model.job import WorkerRequest
-from .demand import CardKind, card_takes
+from .demand import CardKind, card_memory, card_takes
 from .host_book import HostBook
 
 Ints = NDArray[np.int64]
@@ -34,14 +35,15 @@ class Columns:
 
     def catch_up(self, changed: Sequence[HostId]) -> None:
         """Looks again at every host that was booked on since the last look; `changed` lists all bookings so far."""
-        for name in set(changed[self._seen :]):
-            self._look(name)
-        self._seen = len(changed)
+        if self._seen < len(changed):
+            for name in set(changed[self._seen :]):
+                self._look(name)
+            self._seen = len(changed)
 
-    def copy(self, hosts: Mapping[HostId, HostBook]) -> Columns:
-        """The same columns for books that begin as these are."""
+    def copy(self, hosts: Mapping[HostId, HostBook], seen: int = 0) -> Columns:
+        """The same columns for books that begin as these are; `seen` bookings of theirs are in them."""
         other = Columns.__new__(Columns)
-        other._hosts, other.row, other._kinds, other._seen = hosts, self.row, self._kinds, 0
+        other._hosts, other.row, other._kinds, other._seen = hosts, self.row, dict(self._kinds), seen
         other._free, other._left, other._shared = self._free.copy(), self._left.copy(), self._shared.copy()
         return other
 
@@ -49,6 +51,9 @@ class Columns:
         book, row = self._hosts[name], self.row[name]
         empty = 0
         for kind, cards in book.free.items():
+            if kind not in self._kinds:
+                self._kinds[kind] = len(self._free)
+                self._free = np.vstack((self._free, np.zeros((1, len(self.row)), dtype=np.int64)))
             self._free[self._kinds[kind], row] = len(cards)
             empty += len(cards)
         self._left[:, row] = book.cpu_milli, book.memory_mib, book.network_mbps
@@ -63,13 +68,33 @@ class Columns:
                 if kind.gpu_type == gpu_type and card_takes(request, kind.memory_mib):
                     cards += self._free[number, rows] // request.whole_gpus
             np.minimum(found, cards, out=found)
+        return self._served(request, rows, found)
+
+    def fractions(self, request: WorkerRequest, gpu_type: str, rows: Ints, limit: int) -> Ints:
+        """As `rooms`, for fractions; right only of hosts on which no healthy card is `shared`."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        for kind, number in self._kinds.items():
+            if kind.gpu_type == gpu_type:
+                each, memory = MILLI // request.gpu_milli, card_memory(request, kind.memory_mib)
+                found += self._free[number, rows] * (min(each, kind.memory_mib // memory) if memory else each)
+        return self._served(request, rows, np.minimum(found, limit))
+
+    def _served(self, request: WorkerRequest, rows: Ints, found: Ints) -> Ints:
+        """As many workers, or as many as the CPU, memory and network left on their hosts take."""
         for number, asked in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
             if asked:
                 np.minimum(found, self._left[number, rows] // asked, out=found)
         return np.maximum(found, 0)
 
-    def open(self, gpu_type: str, rows: Ints) -> Ints:
-        """Those of the hosts that have an empty card of the type, or any healthy card in parts."""
-        kinds = [number for kind, number in self._kinds.items() if kind.gpu_type == gpu_type]
-        some: Ints = rows[(self._free[kinds][:, rows].sum(axis=0) + self._shared[rows]) > 0]
+    def empty(self, rows: Ints) -> dict[str, Ints]:
+        """Empty healthy cards of each type on each host."""
+        found: dict[str, Ints] = {}
+        for kind, number in self._kinds.items():
+            cards = self._free[number, rows]
+            found[kind.gpu_type] = found[kind.gpu_type] + cards if kind.gpu_type in found else cards
+        return found
+
+    def shared(self, rows: Ints) -> Ints:
+        """Those of the hosts on which a healthy card has room beside workers."""
+        some: Ints = rows[self._shared[rows] > 0]
         return some

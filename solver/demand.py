@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..model.host import MILLI, Gpu, Host, HostState
-from ..model.ids import HostId, JobId, SiteId
+from ..model.ids import HostId, JobId, SiteId, TeamId
 from ..model.job import Job, Role, Strictness, WorkerRequest
 from ..model.job_state import JobState, StopCause
 from ..model.limits import grace_s, walltime_limit_s
@@ -287,9 +287,15 @@ def loss(record: JobRecord, milli: int, now_s: int, policy: Policy) -> int:
 
 def surely_over_s(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
     """When (seconds since the epoch) the hosts of the gang are clean again at the latest, if it starts now."""
-    guaranteed = any(team.id == record.job.team and team.guarantee for team in snapshot.teams)
+    guaranteed = record.job.team in _guaranteed(snapshot)
     running = walltime_limit_s(record, guaranteed, policy) + grace_s(record.job)
     return snapshot.now_s + policy.eviction.launch_s + running + policy.eviction.clean_s
+
+
+@remembered
+def _guaranteed(snapshot: Snapshot) -> frozenset[TeamId]:
+    """The teams that have a guarantee of their own."""
+    return frozenset(team.id for team in snapshot.teams if team.guarantee)
 
 
 def ends_before(host: Host, now_s: int, over_s: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 from ..model.host import MILLI, Host, HostState
 from ..model.ids import SiteId
@@ -14,13 +15,14 @@ from ..model.job import Job, Role
 from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
-from .bars import Bar
+from .bars import OPEN, Bar
 from .books import Books
 from .confinements import offer
 from .demand import allowed_sites
 from .placing import Placer
-from .rooms import ANY_NUMBER, Path, depth
+from .rooms import Path, depth
 from .unchecked import unchecked, varied
+from .widest import Widest, Work, grid_of
 
 
 def well(host: Host) -> Host:
@@ -47,14 +49,14 @@ class EmptyFleet:
         hosts = tuple(map(well, snapshot.hosts))
         if not windows:
             hosts = tuple(varied(host, windows=()) if host.windows else host for host in hosts)
+        self._windows = windows
         self.snapshot = unchecked(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
         self.placer = Placer(self.snapshot, policy, Books(self.snapshot, policy.reserved))
         self._left = self._beside_pools(policy.reserved)
         self.site_at = {host.path.domain(Layer.SITE, host.id): host.path.site for host in hosts}
         self._domains: dict[tuple[int, frozenset[SiteId]], list[Path]] = {}
-        # Where windows close some hosts, hosts that offer the same are not alike.
-        self._unlike = {} if windows else {(host.path.site, offer(host)): host for host in hosts}
+        self._widest = Widest(grid_of(snapshot.hosts), self.placer.books, Work())
 
     def _beside_pools(self, pools: Iterable[ReservedPool]) -> dict[tuple[SiteId, str], int]:
         """What each reserved pool leaves to level 1 in milli-GPU, by site and GPU type."""
@@ -91,22 +93,24 @@ class EmptyFleet:
     def _most(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
         """The most workers of the gang's only role that may run on that type."""
         job = record.job
-        if self._unlike and self.placer.confinement(job).required is Layer.HOST:
-            most = self._on_one(record, role, gpu_type)
-        elif not self.pooled(record):
-            most = self.room_on(job, role, gpu_type, self.domains(job))
-        else:
-            most = self._beside(record, role, gpu_type)
-        return self._capped(job, role, gpu_type, most)
+        end, sites = self._end(job), self.sites(job)
+        if not self.pooled(record):
+            return self._capped(job, role, gpu_type, self._widest_at(job, role, gpu_type, sites, end))
+        # Pools leave so much at each site; a gang that is confined to none takes of all.
+        rooms = [
+            self._kept(record, role, site, gpu_type, self._widest_at(job, role, gpu_type, frozenset((site,)), end or 1))
+            for site in sites
+        ]
+        return self._capped(job, role, gpu_type, max(rooms, default=0) if end else sum(rooms))
 
-    def _beside(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
-        """As `room_on` in the gang's own domains, where reserved pools leave less."""
-        job, most = record.job, 0
-        for node in self.domains(job):
-            parts = [node] if node else [(name,) for name in self.site_at]
-            rooms = [(part[0], self.room_on(job, role, gpu_type, [part])) for part in parts]
-            most = max(most, sum(self._kept(record, role, self.site_at[at], gpu_type, room) for at, room in rooms))
-        return most
+    def _end(self, job: Job) -> int:
+        """The length of the path to the domains of which the gang must choose one."""
+        return depth(self.placer.confinement(job).required)
+
+    def _widest_at(self, job: Job, role: Role, gpu_type: str | None, sites: frozenset[SiteId], end: int) -> int:
+        """The most workers of the role, alone, that one domain at the sites holds on that type."""
+        tensor = role.parallelism.tensor if role.parallelism else 1
+        return self._widest.most(role.request, job.team, gpu_type, sites, self._closed(job), tensor, end)
 
     def _kept(self, record: JobRecord, role: Role, site: SiteId, gpu_type: str | None, workers: int) -> int:
         """That many workers at the site, or as many whole groups as reserved pools leave room for."""
@@ -116,32 +120,26 @@ class EmptyFleet:
         group = role.parallelism.tensor if role.parallelism else 1
         return min(workers, left // role.request.gpu_milli // group * group)
 
-    def room(self, job: Job, role: Role, domains: Iterable[Path] | None = None) -> int:
-        """The most workers of the role, alone, that one of the domains holds on one type; by default the gang's own."""
-        nodes = list(self.domains(job) if domains is None else domains)
-        return max((self.room_on(job, role, name, nodes) for name in self.placer.types(role)), default=0)
+    def room(self, job: Job, role: Role, *, anywhere: bool = False) -> int:
+        """The most workers of the role, alone, that one of the gang's domains, or the fleet, holds on one type."""
+        end, sites = 0 if anywhere else self._end(job), self.sites(job)
+        rooms = (self._widest_at(job, role, name, sites, end) for name in self.placer.types(role))
+        return max(rooms, default=0)
+
+    def roomy(self, job: Job, role: Role) -> list[str | None]:
+        """The types on which one of the gang's domains holds the role, alone."""
+        end, sites = self._end(job), self.sites(job)
+        types = self.placer.types(role)
+        return [name for name in types if self._widest_at(job, role, name, sites, end) >= role.count]
 
     def room_on(self, job: Job, role: Role, gpu_type: str | None, domains: Iterable[Path]) -> int:
         """The most workers of the role, alone, that one of the domains holds on that type (None: without GPUs)."""
-        # There is nobody to keep away from; only windows close hosts.
-        bar = Bar(hosts=self.placer.bar(JobRecord(job=job, submitted_s=0)).hosts)
-        rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), bar)
+        rooms = self.placer.rooms(role, job.team, gpu_type, self.sites(job), self._closed(job))
         return max((rooms[node] for node in domains), default=0)
 
-    def _on_one(self, record: JobRecord, role: Role, gpu_type: str | None) -> int:
-        """The most workers of the role that one host of its sites holds on that type; of like hosts one is asked."""
-        job, books = record.job, self.placer.books.hosts
-        sites = self.sites(job)
-        return max(
-            (
-                self._kept(
-                    record, role, site, gpu_type, books[host.id].room(role.request, job.team, gpu_type, ANY_NUMBER)
-                )
-                for (site, _), host in self._unlike.items()
-                if site in sites
-            ),
-            default=0,
-        )
+    def _closed(self, job: Job) -> Bar:
+        """What keeps the gang off hosts: only windows, as there is nobody to keep away from."""
+        return Bar(hosts=self.placer.bar(JobRecord(job=job, submitted_s=0)).hosts) if self._windows else OPEN
 
     def _capped(self, job: Job, role: Role, gpu_type: str | None, workers: int) -> int:
         """That many workers, or as many as the limits of the team allow on the type."""
@@ -156,6 +154,15 @@ class EmptyFleet:
         """The hosts of these sites."""
         sites = self.sites(job)
         return [host for host in self.snapshot.hosts if host.path.site in sites]
+
+    def kinds_of_hosts(self, job: Job) -> list[Host]:
+        """As `hosts`, but of those that offer the same at one site only one."""
+        sites = self.sites(job)
+        return [host for (site, _), host in self._alike.items() if site in sites]
+
+    @cached_property
+    def _alike(self) -> dict[tuple[object, ...], Host]:
+        return {(host.path.site, offer(host)): host for host in self.snapshot.hosts}
 
     def domains(self, job: Job) -> list[Path]:
         """The domains of which the gang must choose one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from ..model.decision import Preemption, Reason, ReasonKind, Resize, Start
 from ..model.job_state import WAITING, JobState
@@ -16,19 +15,19 @@ from .admission import Admissions
 from .covered import Covered
 from .demand import Confinement
 from .drain_reasons import DrainReasons
-from .lifts import ANYWHERE, BUSY, GUARANTEE, LIFTS, PROTECTED, Lift
+from .lifts import ANYWHERE, GUARANTEE, LIFTS, Lift, Lifted, matters, sets
 from .order import order
 from .rights import only_inside
-from .shortage import of_lifts, reason_of
+from .shortage import needs_place, of_lifts, reason_of
 from .sizes import as_started, least
 from .tips import tips
 from .unchecked import varied
 from .variants import Variant
 from .wording import sentence
-from .worlds import NOW, World, Worlds
+from .worlds import World, Worlds
 
 MOST_WORK = 500_000
-"""Hosts looked at for all reasons of a round; beyond it, jobs of a shape not seen before stay undecided."""
+"""Work for all reasons of a round, about half a second; beyond it, jobs of a shape not seen before stay undecided."""
 
 
 def reasons(
@@ -44,7 +43,7 @@ def reasons(
     An elastic gang is spoken of at its smallest size, for with that it would start.
     Equal requests share the work. A reason is `undecided` where the work set aside is used up.
     """
-    snapshot = _returned(snapshot, resizes)
+    snapshot = returned(snapshot, resizes)
     explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
@@ -55,7 +54,7 @@ def reasons(
 
 
 class Explainer:
-    """Reasons around one decision. `most_work` bounds the hosts looked at."""
+    """Reasons around one decision. `most_work` bounds the work, in the units of `Worlds.spent`."""
 
     def __init__(
         self,
@@ -117,10 +116,12 @@ class Explainer:
             held = self._drains.withheld(record, None)
             return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_EVICTS)
         lifts = self.blame(record)
-        lifted = self.lifted(record, lifts) if lifts is not None else None
-        if lifts is None or lifted is None:
+        if lifts is None:
             spent = self._worlds.spent > self._most_work
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject="" if spent else _UNKNOWN)
+        lifted = self.lifted(record, lifts) if needs_place(lifts) else None
+        if lifted is None and needs_place(lifts):
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_UNKNOWN)
         if not lifts:
             held = self._drains.withheld(record, lifted)
             return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
@@ -136,12 +137,14 @@ class Explainer:
     def blame(self, record: JobRecord) -> tuple[Lift, ...] | None:
         """The smallest set of lifts that lets the gang start; None where none was found or no work is left."""
         self._worlds.see(record)
-        for lifts in _sets(bool(self._worlds.protected()), self._covered.lacking(record) is not None):
+        lifts = (GUARANTEE, *LIFTS) if self._covered.lacking(record) is not None else LIFTS
+        some = [lift for lift in lifts if matters(lift, record, self._worlds, bool(self._starts))]
+        for tried in sets(some, protected=bool(self._worlds.protected())):
             if self._worlds.spent > self._most_work:
                 return None
-            trial = self._trial(record, lifts)
+            trial = self._trial(record, tried)
             if trial is not None and self._worlds.could(*trial):
-                return lifts
+                return tried.lifts
         return None
 
     def could_evict(self, record: JobRecord) -> bool:
@@ -161,31 +164,28 @@ class Explainer:
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
-        trial = self._trial(record, lifts)
+        trial = self._trial(record, Lifted.of(*lifts))
         return None if trial is None else self._worlds.placement(*trial)
 
-    def _trial(self, record: JobRecord, lifts: tuple[Lift, ...]) -> tuple[JobRecord, World, Confinement | None] | None:
+    def _trial(self, record: JobRecord, tried: Lifted) -> tuple[JobRecord, World, Confinement | None] | None:
         """The gang without these demands, the world without these rules, and where it must stay together then.
 
         None where it makes no such demand, or where there is not enough for it at any rate.
         """
         self._worlds.see(record)
-        job, world, anywhere = record.job, NOW, False
-        for lift in lifts:
-            world = world | lift.world
-        if not any(lift.opens for lift in lifts) and not self._worlds.enough(record, world):
+        if not tried.opens and not self._worlds.enough(record, tried.world):
             return None
-        for lift in lifts:
+        job = record.job
+        for lift in tried.lifts:
             changed = lift.change(job) if lift.change is not None else job
             if changed is None:
                 return None
             job = changed
-            anywhere = anywhere or lift.anywhere
         record = record if job is record.job else varied(record, job=job)
-        return record, world, ANYWHERE if anywhere else None
+        return record, tried.world, ANYWHERE if tried.anywhere else None
 
 
-def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
+def returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
     """The snapshot with those that return where they return to."""
     back = {act.job: act.placement for act in resizes}
     if not back:
@@ -197,15 +197,6 @@ def _returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
         for record in snapshot.jobs
     )
     return replace(snapshot, jobs=jobs)
-
-
-def _sets(protected: bool, uncovered: bool) -> list[tuple[Lift, ...]]:
-    """The sets of lifts in the order in which they are tried: the smallest first, running work last of its size."""
-    lifts = (GUARANTEE, *LIFTS) if uncovered else LIFTS
-    running = (PROTECTED, BUSY) if protected else (BUSY,)
-    singles: list[tuple[Lift, ...]] = [(lift,) for lift in (*lifts, *running)]
-    pairs: list[tuple[Lift, ...]] = list(combinations(lifts, 2))
-    return [(), *singles, *pairs, *((lift, held) for held in running for lift in lifts)]
 
 
 _FITS = "it fits, and the round ended before its turn"

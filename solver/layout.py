@@ -158,4 +158,8 @@ def _domain(layer: Layer | None) -> Callable[[_Block], tuple[str, ...]]:
 
 def tree_path(host: Host) -> tuple[str, ...]:
     """The names of the host's domains, from its site down to the host itself."""
-    return tuple(host.path.domain(layer, host.id) for layer in sorted(Layer, key=lambda layer: -layer.width))
+    path, name = host.path, host.id
+    return tuple([path.domain(layer, name) for layer in _WIDEST_FIRST])
+
+
+_WIDEST_FIRST = tuple(sorted(Layer, key=lambda layer: -layer.width))

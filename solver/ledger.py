@@ -39,6 +39,7 @@ class Ledger:
         self._pool_at: dict[HostId, TeamId] = {}
         self._broken: set[tuple[HostId, int]] = set()
         self._demoted = {record.id for record in snapshot.jobs if record.demoted}
+        self._pools: set[TeamId] = set()
         for pool in reserved:
             self._reserve(pool, snapshot.hosts)
         self._parent = {team.id: team.parent for team in snapshot.teams}
@@ -73,8 +74,19 @@ class Ledger:
         other._present = defaultdict(Counter, {place: Counter(jobs) for place, jobs in self._present.items()})
         return other
 
+    def without(self, *, limits: bool = False, pools: bool = False) -> Ledger:
+        """The same holdings without the limits of all teams, without what reserved pools keep, or without both."""
+        other = self.copy()
+        lifted = [name for name in self._limits if (pools if name in self._pools else limits)]
+        other._limits = {name: by_type for name, by_type in self._limits.items() if name not in lifted}
+        other._line = {}
+        if pools:
+            other._pool_at, other._broken, other._pools = {}, set(), set()
+        return other
+
     def _reserve(self, pool: ReservedPool, hosts: Iterable[Host]) -> None:
         name, cards = _reserve_of(pool.site), 0
+        self._pools.add(name)
         for host in hosts:
             if host.path.site == pool.site and placeable(host):
                 self._pool_at[host.id] = name

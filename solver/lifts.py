@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 from ..model.decision import RuleFamily
 from ..model.job import Job, Preemptible, WorkerRequest
+from ..model.snapshot import JobRecord
 from .demand import Confinement
 from .unchecked import varied
 from .variants import any_site, any_type, with_request
-from .worlds import NOW, World
+from .worlds import NOW, World, Worlds
 
 ANYWHERE = Confinement(None, ())
 
@@ -95,3 +97,61 @@ LIFTS = (LIMIT, RESERVE, LABEL, WINDOW, OUTRANKED, CPU, MEMORY, NETWORK, TOPOLOG
 
 GUARANTEE comes first where no guarantee has enough left for a gang that needs one.
 """
+
+
+def matters(lift: Lift, record: JobRecord, worlds: Worlds, started: bool) -> bool:
+    """Whether lifting it changes anything for the gang; `started`: something starts in this round."""
+    if lift is LIMIT:
+        return worlds.books.ledger.limits_team(record.job.team)
+    if lift is RESERVE:
+        return worlds.books.ledger.pooled(record)
+    if lift is WINDOW:
+        return worlds.kept_off_by_windows(record)
+    if lift is OUTRANKED:
+        return started
+    if lift is TOPOLOGY:
+        return record.job.workers > 1
+    return True
+
+
+def sets(lifts: Sequence[Lift], *, protected: bool) -> Iterator[Lifted]:
+    """The sets of these lifts in the order in which they are tried: the smallest first, running work last of its size.
+
+    `protected`: jobs of lower levels run that may not be preempted now. Pairs of which one lifts what the other does
+    too are left out.
+    """
+    running = (PROTECTED, BUSY) if protected else (BUSY,)
+    names = {lift.name for lift in (*lifts, *running)}
+    return (lifted for lifted in _SETS if lifted.names <= names)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """Lifts that are tried together: what they make of the world, and whether they open cards or free from layers."""
+
+    lifts: tuple[Lift, ...]
+    names: frozenset[str]
+    world: World
+    opens: bool
+    anywhere: bool
+
+    @staticmethod
+    def of(*lifts: Lift) -> Lifted:
+        """These lifts together."""
+        world = NOW
+        for lift in lifts:
+            world = world | lift.world
+        names = frozenset(lift.name for lift in lifts)
+        return Lifted(lifts, names, world, any(lift.opens for lift in lifts), any(lift.anywhere for lift in lifts))
+
+
+def _sets() -> Iterator[Lifted]:
+    lifts, running = (GUARANTEE, *LIFTS), (PROTECTED, BUSY)
+    yield Lifted.of()
+    yield from (Lifted.of(lift) for lift in (*lifts, *running))
+    pairs = (*combinations(lifts, 2), *((lift, held) for held in running for lift in lifts))
+    same = ({WINDOW.name, HOSTS.name}, {OUTRANKED.name, BUSY.name})
+    yield from (Lifted.of(*pair) for pair in pairs if {lift.name for lift in pair} not in same)
+
+
+_SETS = tuple(_sets())

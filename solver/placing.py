@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..model.host import Host
 from ..model.ids import HostId, SiteId, TeamId
@@ -23,7 +23,7 @@ from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
 from .rooms import Path, Rooms, Tree, depth
 from .seats import Seats
-from .shapes import shapes
+from .shapes import Shapes, shapes
 
 _TRIES = 16
 """Options that are tried for a gang of several roles; of one role the first always holds."""
@@ -36,6 +36,7 @@ class Placer:
 
     `hosts` are those that take work; by default the snapshot's usable ones. Types that gangs of `waiting` cannot do
     without are left to them where there is a choice. `tries` counts the options tried, a deterministic measure of work.
+    `shape` and `free` (milli-GPU by type) are worked out where they are not given.
     """
 
     def __init__(
@@ -46,13 +47,16 @@ class Placer:
         *,
         hosts: Iterable[Host] | None = None,
         waiting: Iterable[JobRecord] = (),
+        shape: Shapes | None = None,
+        free: Mapping[str, int] | None = None,
     ) -> None:
         taking = usable(snapshot) if hosts is None else tuple(hosts)
         self.books = books
-        self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting, books.free_milli(taking))
+        free = books.free_milli(taking) if free is None else free
+        self.pressure = Pressure((books.hosts[host.id] for host in taking), waiting, free)
         self.tries = 0
         self._snapshot, self._policy = snapshot, policy
-        self.shape = shapes(snapshot, policy, taking)
+        self.shape = shapes(snapshot, policy, taking) if shape is None else shape
         self._ground = ground(taking)
         self._measures: Fleet | None = None
         self._options: dict[Shape, Options] = {}

@@ -41,12 +41,14 @@ class Seats:
         columns, request = self._books.columns, self._request
         rows = np.fromiter((columns.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
         if request.fractional and self._gpu_type is not None:
-            names = list(columns.row)
-            for row in columns.open(self._gpu_type, rows):
-                self._look(names[row])
-            return
-        rooms = columns.rooms(request, self._gpu_type, rows, ANY_NUMBER)
+            rooms = columns.fractions(request, self._gpu_type, rows, ANY_NUMBER)
+        else:
+            rooms = columns.rooms(request, self._gpu_type, rows, ANY_NUMBER)
         self.room = {hosts[number]: int(rooms[number]) for number in np.flatnonzero(rooms)}
+        if request.fractional:
+            names = list(columns.row)
+            for row in columns.shared(rows):
+                self._look(names[row])
 
     def catch_up(self) -> None:
         """Looks again at every host that was booked on since the last look."""

@@ -39,20 +39,26 @@ from .wording import PEERS, duration
 from .worlds import Worlds
 
 
+def needs_place(lifts: tuple[Lift, ...]) -> bool:
+    """Whether the reason that these lifts stand for speaks of where the gang would be placed with them."""
+    return not lifts or lifts == (PROTECTED,) or lifts[0] in (LIMIT, RESERVE, LABEL, WINDOW, OUTRANKED, HOSTS)
+
+
 def reason_of(
     record: JobRecord,
     lifts: tuple[Lift, ...],
-    lifted: Placement,
+    lifted: Placement | None,
     worlds: Worlds,
     starts: Sequence[Start],
     policy: Policy,
 ) -> Reason:
     """The reason that these lifts stand for; of two, the first gives the amounts.
 
-    `lifted` is where the gang would be placed with them.
+    `lifted` is where the gang would be placed with them, where that matters.
     """
-    reason = of_lifts(_main(record, lifts[0], lifted, worlds, starts), lifts)
-    if lifts == (PROTECTED,):
+    told = None if lifted is None else _placed(record, lifts[0], lifted, worlds, starts)
+    reason = of_lifts(told or _demand(record, lifts[0], worlds), lifts)
+    if lifts == (PROTECTED,) and lifted is not None:
         return replace(reason, subject=_protected(record, lifted, worlds, policy))
     if lifts == (BUSY,) and worlds.lower():
         return replace(reason, besides=PEERS)
@@ -89,10 +95,14 @@ def _protection(record: JobRecord, worlds: Worlds, policy: Policy) -> str:
     return f"was preempted {recent} times in {duration(limits.evictions_window_s)}"
 
 
-def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, starts: Sequence[Start]) -> Reason:
-    job = record.job
-    asked, free = job.gpu_milli, worlds.free(job)
-    base = Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
+def _base(record: JobRecord, worlds: Worlds) -> Reason:
+    asked, free = record.job.gpu_milli, worlds.free(record.job)
+    return Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
+
+
+def _placed(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, starts: Sequence[Start]) -> Reason | None:
+    """The reason of a rule or of hosts, told by the place that the gang would have; None for any other."""
+    base, job = _base(record, worlds), record.job
     if lift is LIMIT:
         return at_limit(base, job, lifted, worlds)
     if lift is RESERVE:
@@ -104,22 +114,29 @@ def _main(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, star
     if lift is OUTRANKED:
         ahead = [start.job for start in starts if not set(lifted.hosts).isdisjoint(start.placement.hosts)]
         return replace(base, kind=ReasonKind.OUTRANKED, subject=_some(ahead))
+    if lift is HOSTS:
+        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(record, lifted, worlds))
+    return None
+
+
+def _demand(record: JobRecord, lift: Lift, worlds: Worlds) -> Reason:
+    """The reason of a demand of the gang itself, or of what is in use."""
+    base, job = _base(record, worlds), record.job
     if lift in (CPU, MEMORY, NETWORK):
         return _host_amount(base, job, lift, worlds)
     if lift is TOPOLOGY:
         return _topology(base, job, worlds)
-    if lift is HOSTS:
-        return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(record, lifted, worlds))
     if lift is SITE:
         sites = ", ".join(sorted(worlds.sites(job)))
         return replace(base, subject=f"{types_of(job)} at {sites}")
     if lift is CARD_MEMORY:
         memory = max(role.request.gpu_memory_mib for role in job.roles)
         return replace(base, subject=f"{types_of(job)} with {memory // 1024} GiB each")
-    return _in_use(base, job, lift, free, worlds)
+    return _in_use(base, job, lift, worlds)
 
 
-def _in_use(base: Reason, job: Job, lift: Lift, free: int, worlds: Worlds) -> Reason:
+def _in_use(base: Reason, job: Job, lift: Lift, worlds: Worlds) -> Reason:
+    free = worlds.free(job)
     if lift is BUSY and free >= job.gpu_milli > 0:
         return replace(base, kind=ReasonKind.FRAGMENTED, subject=types_of(job), available=free)
     if not job.gpu_milli:
@@ -150,7 +167,7 @@ _FIELD = {"CPU": ("cpu_milli", "milli-cores"), "memory": ("memory_mib", "MiB"), 
 
 def _topology(base: Reason, job: Job, worlds: Worlds) -> Reason:
     """What the best domain of the required layer could give of what the gang asks there."""
-    layer = worlds.placer().confinement(job).required
+    layer = worlds.confinement(job).required
     # Roles are counted alone, and do not all fit together: that is what is told.
     workers = min(job.workers - 1, _best(job, job.roles, worlds))
     return replace(
@@ -165,7 +182,9 @@ def _topology(base: Reason, job: Job, worlds: Worlds) -> Reason:
 
 def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
     """The most workers of these roles, each counted alone, that one domain of the required layer takes now."""
-    placer, sites = worlds.placer(), worlds.sites(job)
+    if len(roles) == 1:
+        return min(roles[0].count, worlds.most(job, roles[0]))
+    placer, sites = worlds.view().placer, worlds.sites(job)
     end = depth(placer.confinement(job).required)
     best = 0
     for node in {path[:end] for path in placer.tree(sites).host}:

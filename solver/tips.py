@@ -58,7 +58,7 @@ def _kinds(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> Iterato
     yield other_types(job, types)
     # What asks for as many GPUs of the same kinds needs as many free ones.
     if worlds.enough(record):
-        yield wider_layers(job, worlds.placer().confinement(job).required)
+        yield wider_layers(job, worlds.confinement(job).required)
         yield _less(job)
         yield split_workers(job)
     yield fewer_gpus(job, halving=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from typing import TypeVar
 
 from ..model.snapshot import Snapshot
@@ -26,8 +27,17 @@ def unchecked(snapshot: Snapshot, **changes: object) -> Snapshot:
 
 def varied(item: T, **changes: object) -> T:
     """As `dataclasses.replace`, for items with slots, without checking fields again; for trials of many variants."""
-    other: T = object.__new__(type(item))
-    names: tuple[str, ...] = type(item).__slots__  # type: ignore[attr-defined]
-    for name in names:
-        _set(other, name, changes[name] if name in changes else getattr(item, name))
+    cls = type(item)
+    other: T = object.__new__(cls)
+    for get, put in _slots(cls):
+        put(other, get(item))
+    for name, value in changes.items():
+        _set(other, name, value)
     return other
+
+
+@cache
+def _slots(cls: type) -> list[tuple[Callable[[object], object], Callable[[object, object], None]]]:
+    """What reads and writes each slot of the class, past the check of frozen ones."""
+    names: tuple[str, ...] = cls.__slots__  # type: ignore[attr-defined]
+    return [(getattr(cls, name).__get__, getattr(cls, name).__set__) for name in names]

@@ -16,9 +16,9 @@ from .worlds import Worlds
 
 def at_limit(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reason:
     """The limit that the gang would go beyond there: what the team may hold, and what it holds with this round."""
-    ledger = worlds.placer().books.ledger
+    ledger = worlds.books.ledger
     amounts: Counter[str] = Counter()
-    cards = worlds.placer().books.hosts
+    cards = worlds.books.hosts
     for worker in lifted.workers:
         role = job.role(worker.role)
         if worker.gpus and role is not None:
@@ -45,7 +45,7 @@ def reserved(base: Reason, lifted: Placement, worlds: Worlds) -> Reason:
 
 def beside_label(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reason:
     """A job with the gang's label that is where the gang would be placed without it."""
-    found = worlds.placer().books.ledger.beside(job, lifted)
+    found = worlds.books.ledger.beside(job, lifted)
     if found is None:
         subject = "none of the domains without one has room"
     else:

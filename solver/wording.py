@@ -25,6 +25,11 @@ def sentence(reason: Reason) -> str:
     return text
 
 
+def left_open(reason: Reason) -> bool:
+    """Whether no reason is told only because the work set aside for finding it was used up."""
+    return reason.kind is ReasonKind.UNDECIDED and not reason.subject
+
+
 def _when(seconds: int) -> str:
     return f"within {duration(seconds)}" if seconds else "as soon as its hosts are free"
 

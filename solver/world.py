@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,15 @@ class World:
     no_limits: bool = False
     no_windows: bool = False
     no_reserve: bool = False
+    number: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Worlds are looked up often.
+        lifted = [getattr(self, each.name) for each in fields(self) if each.init]
+        object.__setattr__(self, "number", sum(1 << place for place, yes in enumerate(lifted) if yes))
+
+    def __hash__(self) -> int:
+        return self.number
 
     def __or__(self, other: World) -> World:
         return World(

@@ -7,47 +7,43 @@ be, or where that gives it rights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
 from ..model.ids import HostId, SiteId
-from ..model.job import Job
+from ..model.job import Job, Role
 from ..model.placement import Placement
 from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .claims import Claims
-from .demand import (
-    Confinement,
-    allowed_sites,
-    ends_before,
-    held_back,
-    placeable,
-    surely_over_s,
-    usable,
-)
-from .empty_fleet import unheld, well
-from .placing import Placer
+from .demand import Confinement, allowed_sites, ends_before, held_back, placeable, surely_over_s, usable
+from .empty_fleet import unheld
 from .ranks import Ranks, rank
 from .rivals import Rivals
-from .unchecked import unchecked, varied
-from .withheld import holds
+from .unchecked import varied
+from .widest import Work, grid_of
 from .world import NOW, World
+from .world_books import WorldBooks
+from .world_view import Ground, Only, View
 
 __all__ = ["NOW", "World", "Worlds"]
+
+_BUILT = 10
+"""Work a host of building a world."""
 
 
 class Worlds:
     """Trials against one decision, for gangs with the rights of one waiting job: `see` it before others are tried.
 
-    `spent` is the work done so far, in hosts looked at: the same on every machine.
+    `spent` is the work done so far, in units of about a microsecond: counted, so the same on every machine.
     """
 
     def __init__(
         self, snapshot: Snapshot, policy: Policy, starts: Sequence[Start], preemptions: Sequence[Preemption] = ()
     ) -> None:
-        self.spent = 0
+        self._work = Work()
         self._rank = rank(3, inside=False)
         self._snapshot, self._policy, self._starts = snapshot, policy, starts
         gone = {act.job for act in preemptions}
@@ -55,6 +51,11 @@ class Worlds:
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
         self.held = held_back(snapshot)
+        self._windowed = [
+            host for host in snapshot.hosts if any(window.end_s > snapshot.now_s for window in host.windows)
+        ]
+        self._unavailable = [host for host in snapshot.hosts if not placeable(host) or host.id in self.held]
+        self._entering: dict[int, list[tuple[int, HostId]]] = {}
         self._usable = {host.id for host in usable(snapshot)}
         self._unheld = unheld(snapshot)
         self._ranks = Ranks(snapshot)
@@ -65,15 +66,21 @@ class Worlds:
         for start in starts:
             if start.inside_guarantee:
                 self._claims.take(jobs[start.job], start.placement)
-        self._placers: dict[tuple[World, int], Placer] = {}
-        self._free: dict[tuple[World, int], dict[tuple[SiteId, str], int]] = {}
+        self._books_of = WorldBooks(snapshot, policy, starts, self._leaving, self._rivals, self._ranks)
+        self._grounds: dict[tuple[bool, bool], Ground] = {}
+        self._views: dict[tuple[World, int], View] = {}
         self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
         self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
+        self._allowed: dict[tuple[object, ...], frozenset[SiteId]] = {}
         self._known: dict[tuple[object, ...], Placement | None] = {}
-        self._fitting: dict[tuple[object, ...], bool] = {}
-        self._taking: dict[tuple[bool, bool], tuple[Host, ...]] = {}
+        self._holding: dict[int, dict[HostId, list[int]]] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
+
+    @property
+    def spent(self) -> int:
+        """The work done so far."""
+        return self._work.spent
 
     @property
     def now_s(self) -> int:
@@ -113,26 +120,40 @@ class Worlds:
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
         """The protected jobs that cannot stay where they are if the gang is placed there."""
-        books, used = self.placer(World(no_lower=True)).books, set(placement.hosts)
+        books = self.view(World(no_lower=True)).books
         taken = [(record.job, worker) for worker in placement.workers]
         for job, worker in taken:
             books.take(job, worker)
         found = []
-        counted = books.ledger.limits(record.job, placement)
-        for other in self.protected():
+        for other in self._beside(record, placement):
             workers = other.placement.workers if other.placement else ()
-            limits = books.ledger.limits(other.job, other.placement) if other.placement and counted else counted
-            beside = other.job.anti_affinity or not counted.isdisjoint(limits)
-            if beside or used.intersection(worker.host for worker in workers):
-                if all(books.returns(other.job, worker) for worker in workers):
-                    for worker in workers:
-                        books.take(other.job, worker)
-                        taken.append((other.job, worker))
-                else:
-                    found.append(other)
+            if all(books.returns(other.job, worker) for worker in workers):
+                for worker in workers:
+                    books.take(other.job, worker)
+                    taken.append((other.job, worker))
+            else:
+                found.append(other)
         for job, worker in taken:
             books.give(job, worker)
         return found
+
+    def _beside(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
+        """The protected jobs that a limit, a label or a host may put in the way of the gang there, in their order."""
+        protected = self.protected()
+        ledger = self.view(World(no_lower=True)).books.ledger
+        counted = ledger.limits(record.job, placement)
+        if self._rank not in self._holding:
+            holding = self._holding[self._rank] = {}
+            for number, other in enumerate(protected):
+                for name in other.placement.hosts if other.placement else ():
+                    holding.setdefault(name, []).append(number)
+        near = {number for name in placement.hosts for number in self._holding[self._rank].get(name, ())}
+        for number, other in enumerate(protected):
+            if other.job.anti_affinity or (
+                counted and other.placement and not counted.isdisjoint(ledger.limits(other.job, other.placement))
+            ):
+                near.add(number)
+        return [protected[number] for number in sorted(near)]
 
     def _grain(self, world: World, at: int) -> int:
         """Ranks that find the same in that world have the same number."""
@@ -146,12 +167,13 @@ class Worlds:
     def _placed(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> Placement | None:
         if not self._could(record, world, within, inside):
             return None
-        placer, key = self._trial(record, world, within, inside)
+        at = rank(record.level, inside=inside)
+        view = self.view(world, at)
+        team = record.job.team if inside or view.books.ledger.limits_team(record.job.team) else None
+        pooled, shape = view.books.ledger.pooled(record), view.placer.shape(record, within)
+        key = shape, team, pooled, world, self._grain(world, at), inside
         if key not in self._known:
-            placement = placer.place(record, within, self._claims.covers(record.job) if inside else None)
-            if placement is not None:
-                placer.remove(record, placement)
-            self._known[key] = placement
+            self._known[key] = view.place(record, within, self._only(record.job, inside))
         return self._known[key]
 
     def could(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> bool:
@@ -159,24 +181,13 @@ class Worlds:
         return any(self._could(record, world, within, inside) for inside in self._rivals.ways(record))
 
     def _could(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> bool:
-        if self.free(record.job, world, rank(record.level, inside=inside)) < record.job.gpu_milli:
+        job, at = record.job, rank(record.level, inside=inside)
+        if self.free(job, world, at) < job.gpu_milli:
             return False
-        placer, key = self._trial(record, world, within, inside)
-        if key not in self._fitting:
-            # Counts of hosts are shared between requests, so that a trial looks at a part of them only.
-            self.spent += len(self._snapshot.hosts) // 8
-            self._fitting[key] = placer.could(record, within, self._claims.covers(record.job) if inside else None)
-        return self._fitting[key]
+        return self.view(world, at).could(record, self.sites(job), within, self._only(job, inside))
 
-    def _trial(
-        self, record: JobRecord, world: World, within: Confinement | None, inside: bool
-    ) -> tuple[Placer, tuple[object, ...]]:
-        """The placer of that world for the gang's rank, and what trials with the same outcome have in common."""
-        at = rank(record.level, inside=inside)
-        placer = self.placer(world, at)
-        team = record.job.team if inside or placer.books.ledger.limits_team(record.job.team) else None
-        pooled = placer.books.ledger.pooled(record)
-        return placer, (placer.shape(record, within), team, pooled, world, self._grain(world, at), inside)
+    def _only(self, job: Job, inside: bool) -> Only | None:
+        return self._claims.covers(job) if inside else None
 
     def fits(self, record: JobRecord, job: Job, world: World = NOW, within: Confinement | None = None) -> bool:
         """Whether the gang with these demands instead would be placed in that world."""
@@ -184,17 +195,12 @@ class Worlds:
 
     def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
-        at = (world, self._grain(world, self._rank if rank_ is None else rank_))
-        if at not in self._free:
-            free: dict[tuple[SiteId, str], int] = {}
-            placer = self.placer(world, rank_)
-            for host in self._hosts(world):
-                for card in placer.books.hosts[host.id].cards.values():
-                    if card.healthy:
-                        key = (host.path.site, card.kind.gpu_type)
-                        free[key] = free.get(key, 0) + max(0, card.milli)
-            self._free[at] = free
-        return sum(self._free[at].get(pool, 0) for pool in self._pools(job))
+        free = self.view(world, rank_).free
+        return sum(free.get(pool, 0) for pool in self._pools(job))
+
+    def most(self, job: Job, role: Role) -> int:
+        """The most workers of the role, alone, that one domain of the layer in which the gang must stay takes now."""
+        return self.view().most(job, role, self.sites(job))
 
     def _pools(self, job: Job) -> list[tuple[SiteId, str]]:
         """Sites with their GPU types that the gang accepts."""
@@ -212,35 +218,48 @@ class Worlds:
 
     def sites(self, job: Job) -> frozenset[SiteId]:
         """The sites that the gang may run on."""
-        return allowed_sites(job, self._snapshot, self._policy)
+        key = job.sites, job.off_premises, job.tier
+        if key not in self._allowed:
+            self._allowed[key] = allowed_sites(job, self._snapshot, self._policy)
+        return self._allowed[key]
 
     def heeds_team(self, record: JobRecord) -> bool:
         """Whether it matters which team's gang it is: it shares cards, or limits or guarantees count it."""
         shares = any(role.request.fractional for role in record.job.roles)
-        return shares or True in self._rivals.ways(record) or self.placer().books.ledger.limits_team(record.job.team)
+        return shares or True in self._rivals.ways(record) or self.books.ledger.limits_team(record.job.team)
 
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""
-        bar = self.placer().bar(record)
+        bar = self._ground(NOW).shapes.bar(record)
         return bar, self.over_s(record) if bar.hosts else 0
 
     def over_s(self, record: JobRecord) -> int:
         """When the gang is surely over if it starts now, in seconds since the epoch."""
         return surely_over_s(record, self._snapshot, self._policy)
 
-    def windows(self, record: JobRecord, hosts: Iterable[HostId]) -> list[tuple[int, HostId]]:
+    def windows(self, record: JobRecord, hosts: Collection[HostId]) -> list[tuple[int, HostId]]:
         """When those of these hosts enter maintenance that the gang may outlast, in seconds since the epoch."""
-        names, over_s = set(hosts), self.over_s(record)
-        return sorted(
-            (min(window.start_s for window in host.windows if window.end_s > self.now_s), host.id)
-            for host in self._snapshot.hosts
-            if host.id in names and not ends_before(host, self.now_s, over_s)
-        )
+        over_s = self.over_s(record)
+        if over_s not in self._entering:
+            self._entering[over_s] = sorted(
+                (min(window.start_s for window in host.windows if window.end_s > self.now_s), host.id)
+                for host in self._windowed
+                if not ends_before(host, self.now_s, over_s)
+            )
+        return [(start_s, name) for start_s, name in self._entering[over_s] if name in hosts]
+
+    def kept_off_by_windows(self, record: JobRecord) -> bool:
+        """Whether a window closes a host to the gang."""
+        closed = self._ground(NOW).shapes.bar(record).hosts
+        return bool(closed) and bool(self.windows(record, closed))
 
     def shorter_limits(self, record: JobRecord) -> list[int]:
         """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
+        closed = self._ground(NOW).shapes.bar(record).hosts
+        if not closed:
+            return []
         left = self.over_s(varied(record, job=varied(record.job, walltime_limit_s=1))) - 1
-        gaps = {start_s - left for start_s, _ in self.windows(record, self.placer().bar(record).hosts)}
+        gaps = {start_s - left for start_s, _ in self.windows(record, closed)}
         return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
 
     def hosts(self) -> tuple[Host, ...]:
@@ -253,61 +272,33 @@ class Worlds:
 
     def unavailable(self) -> list[Host]:
         """Hosts that take no work now, or are held for a gang that lost a host."""
-        return [host for host in self._snapshot.hosts if not placeable(host) or host.id in self.held]
+        return self._unavailable
 
-    def _hosts(self, world: World) -> tuple[Host, ...]:
-        key = world.all_hosts, world.no_windows
-        if key not in self._taking:
-            hosts = [well(host) for host in self._snapshot.hosts] if world.all_hosts else self._snapshot.hosts
-            self._taking[key] = tuple(
-                varied(host, windows=()) if world.no_windows and host.windows else host
-                for host in hosts
-                if placeable(host) or host.id in self._usable
-            )
-        return self._taking[key]
+    def confinement(self, job: Job) -> Confinement:
+        """The confinement that the gang's own demands give."""
+        return self._ground(NOW).shapes.confinement(job)
 
-    def placer(self, world: World = NOW, rank_: int | None = None) -> Placer:
-        """The placer of that world, to look at its rooms; by default for the rights of the job that is seen."""
+    @property
+    def books(self) -> Books:
+        """The books of the round as it is, for the rights of the job that is seen."""
+        return self.view().books
+
+    def view(self, world: World = NOW, rank_: int | None = None) -> View:
+        """That world, by default the round as it is, for the rights of a rank, by default those of the job seen."""
         rank_ = self._rank if rank_ is None else rank_
         at = (world, self._grain(world, rank_))
-        if at not in self._placers:
-            books = self._books(world, rank_)
-            if not world.no_running:
-                self._book(books, world, rank_)
+        if at not in self._views:
+            self._work.spent += _BUILT * len(self._snapshot.hosts)
+            self._views[at] = View(self._ground(world), self._books_of(world, rank_), self._work)
+        return self._views[at]
+
+    def _ground(self, world: World) -> Ground:
+        key = world.all_hosts, world.no_windows
+        if key not in self._grounds:
+            hosts = self._books_of.well if world.all_hosts else self._snapshot.hosts
+            taking = tuple(host for host in hosts if placeable(host) or host.id in self._usable)
             # Demands are derived from the real fleet, so that a lifted rule changes nothing else.
             demands = self._unheld if world.all_hosts else self._snapshot
-            self._placers[at] = Placer(demands, self._policy, books, hosts=self._hosts(world))
-        return self._placers[at]
-
-    def _books(self, world: World, at: int) -> Books:
-        """The books of the jobs that run on in that world."""
-        reserved = () if world.no_reserve else self._policy.reserved
-        lower, leaving, _ = self._rivals.below(at)
-        gone = lower if world.no_lower else leaving if world.no_victims else []
-        if not (world.all_hosts or world.no_running or world.no_limits):
-            # Most run on: those that do not are taken from the books that all share.
-            books = Books(self._snapshot, reserved)
-            for record in (*self._leaving, *gone):
-                for worker in record.placement.workers if record.placement else ():
-                    books.give(record.job, worker)
-            return books
-        names = {record.id for record in gone}
-        # Those that wait hold nothing, but name layers with labels.
-        running = (*(record for record in self._staying if record.id not in names), *self._waiting)
-        teams, hosts = self._snapshot.teams, self._hosts(world) if world.all_hosts else self._snapshot.hosts
-        if world.no_limits:
-            teams = tuple(varied(team, limit=None) for team in teams)
-        jobs = () if world.no_running else running
-        return Books(unchecked(self._snapshot, hosts=hosts, jobs=jobs, teams=teams), reserved)
-
-    def _book(self, books: Books, world: World, at: int) -> None:
-        """Books the starts, and what the victims left over that the level must not use."""
-        coming = self._ranks.coming(() if world.no_starts else self._starts, self._leaving)
-        for _, record, placement in coming:
-            for worker in placement.workers:
-                books.take(record.job, worker)
-        leaving = self._ranks.leaving(self._leaving)
-        for name, hold in holds(at, leaving, coming, books).items():
-            hold.book(books.own(name), 1)
-            books.changed.append(name)
-        books.keep_back(at, leaving, coming)
+            grid = grid_of(self._snapshot.hosts)
+            self._grounds[key] = Ground(demands, self._policy, taking, grid, windows=not world.no_windows)
+        return self._grounds[key]

@@ -98,7 +98,7 @@ def one_job(
     # A waiting job's reason and forecast change without its row changing, so only the others can be "unchanged".
     if if_none_match == _etag(record) and record.state not in (JobState.QUEUED, JobState.BLOCKED):
         return Response(status_code=304, headers={"ETag": _etag(record)})
-    return view(ctx, record)
+    return view(ctx, record, explain=True)
 
 
 @router.post("/{job}/cancel")
@@ -155,9 +155,16 @@ def logs(
     return schemas.LogView(job=record.id, attempt=number, rank=rank, lines=lines)
 
 
-def view(ctx: Context, record: JobRecord) -> schemas.JobView:
-    """The job in full, as the routes and the page of a job show it."""
-    why = _why(record, convert.reasons(ctx.newest_round()))
+def view(ctx: Context, record: JobRecord, *, explain: bool = False) -> schemas.JobView:
+    """The job in full, as the routes and the page of a job show it.
+
+    `explain` has a reason worked out where the newest round had no work left for that, which may take seconds.
+    """
+    newest = ctx.newest_round()
+    why = _why(record, convert.reasons(newest))
+    if explain and newest is not None and why is not None:
+        found = ctx.whys.reason(newest, record.id)
+        why = why if found is None else convert.reason(found, newest.number)
     now_s = ctx.clock.now_s()
     told = _told(record, ctx.forecasts.views(now_s)) if record.state in WAITING else None
     steps = steps_of(ctx.settings.log_dir, record)

@@ -90,7 +90,7 @@ def job_page(
         templates,
         "job.html",
         now_s=ctx.clock.now_s(),
-        job=view(ctx, record),
+        job=view(ctx, record, explain=True),
         asks=[(role, convert.describe_request(role.request)) for role in record.job.roles],
         command=" ".join(record.job.command.argv) if record.job.command else "",
         rank=rank,
