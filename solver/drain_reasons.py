@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, RuleFamily
+from ..model.ids import HostId
 from ..model.limits import grace_s
-from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
@@ -39,16 +39,19 @@ class DrainReasons:
         plans = [plan for plan in self._plans.values() if plan.planned_start_s < over_s and plan.job != record.id]
         return sorted(plans, key=lambda plan: (plan.planned_start_s, plan.job))
 
-    def leaves(self, record: JobRecord, placement: Placement) -> bool:
-        """Whether no plan holds a host of that placement from the job."""
-        return self.withheld(record, placement) is None
+    def binds(self, record: JobRecord) -> bool:
+        """Whether a plan holds any room from the job."""
+        return bool(self._binding(record))
 
-    def withheld(self, record: JobRecord, placement: Placement | None) -> Reason | None:
+    def leaves(self, record: JobRecord, hosts: Collection[HostId]) -> bool:
+        """Whether no plan holds one of these hosts from the job."""
+        return self.withheld(record, hosts) is None
+
+    def withheld(self, record: JobRecord, hosts: Collection[HostId] | None) -> Reason | None:
         """The reason of a job that would find room there, or somewhere after evictions (None), but for what is held."""
         binding = self._binding(record)
-        if placement is not None:
-            hosts = set(placement.hosts)
-            binding = [plan for plan in binding if hosts.intersection(plan.placement.hosts)]
+        if hosts is not None:
+            binding = [plan for plan in binding if not set(hosts).isdisjoint(plan.placement.hosts)]
         elif binding:
             wanted = pools(record.job, self._snapshot, self._policy)
             jobs = {other.id: other.job for other in self._snapshot.jobs}
@@ -58,7 +61,7 @@ class DrainReasons:
         now_s, numbers = self._snapshot.now_s, self._policy.eviction
         until_s = binding[0].planned_start_s - now_s
         left_s = until_s - numbers.launch_s - grace_s(record.job) - numbers.clean_s
-        shorter = left_s > 0 and placement is not None
+        shorter = left_s > 0 and hosts is not None
         return Reason(
             job=record.id,
             kind=ReasonKind.RESERVED,

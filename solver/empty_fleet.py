@@ -20,9 +20,11 @@ from .books import Books
 from .confinements import offer
 from .demand import allowed_sites
 from .placing import Placer
-from .rooms import Path, depth
+from .rooms import ANY_NUMBER, Path, depth
 from .unchecked import unchecked, varied
 from .widest import Widest, Work, grid_of
+
+_HOST = depth(Layer.HOST)
 
 
 def well(host: Host) -> Host:
@@ -109,6 +111,16 @@ class EmptyFleet:
 
     def _widest_at(self, job: Job, role: Role, gpu_type: str | None, sites: frozenset[SiteId], end: int) -> int:
         """The most workers of the role, alone, that one domain at the sites holds on that type."""
+        if end == _HOST and not self._windows:
+            books, request = self.placer.books.hosts, role.request
+            return max(
+                (
+                    books[host.id].room(request, job.team, gpu_type, ANY_NUMBER)
+                    for (site, _), host in self._alike.items()
+                    if site in sites
+                ),
+                default=0,
+            )
         tensor = role.parallelism.tensor if role.parallelism else 1
         return self._widest.most(role.request, job.team, gpu_type, sites, self._closed(job), tensor, end)
 

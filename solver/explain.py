@@ -18,12 +18,13 @@ from .drain_reasons import DrainReasons
 from .lifts import ANYWHERE, GUARANTEE, LIFTS, Lift, Lifted, matters, sets
 from .order import order
 from .rights import only_inside
-from .shortage import needs_place, of_lifts, reason_of
+from .shortage import needs_cards, needs_place, of_lifts, reason_of
 from .sizes import as_started, least
 from .tips import tips
 from .unchecked import varied
 from .variants import Variant
 from .wording import sentence
+from .world_view import Spot
 from .worlds import World, Worlds
 
 MOST_WORK = 500_000
@@ -119,11 +120,11 @@ class Explainer:
         if lifts is None:
             spent = self._worlds.spent > self._most_work
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject="" if spent else _UNKNOWN)
-        lifted = self.lifted(record, lifts) if needs_place(lifts) else None
+        lifted = self._spot(record, lifts) if needs_place(lifts) else None
         if lifted is None and needs_place(lifts):
             return Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_UNKNOWN)
         if not lifts:
-            held = self._drains.withheld(record, lifted)
+            held = self._drains.withheld(record, lifted.hosts if lifted is not None else None)
             return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_FITS)
         reason = self._covered.lacking(record) if lifts[0] is GUARANTEE else None
         if reason is None:
@@ -160,12 +161,16 @@ class Explainer:
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:
         """Changes of the gang with which it would start at once."""
         self._worlds.see(record)
-        return tips(record, self._worlds, self._types, self._drains.leaves if self._drains else None)
+        return tips(record, self._worlds, self._types, self._drains)
 
     def lifted(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Placement | None:
         """Where the gang would be placed without these demands and rules; None where nowhere, or it makes no such."""
         trial = self._trial(record, Lifted.of(*lifts))
         return None if trial is None else self._worlds.placement(*trial)
+
+    def _spot(self, record: JobRecord, lifts: tuple[Lift, ...]) -> Spot | None:
+        trial = self._trial(record, Lifted.of(*lifts))
+        return None if trial is None else self._worlds.spot(*trial, whole=needs_cards(lifts))
 
     def _trial(self, record: JobRecord, tried: Lifted) -> tuple[JobRecord, World, Confinement | None] | None:
         """The gang without these demands, the world without these rules, and where it must stay together then.
@@ -173,7 +178,8 @@ class Explainer:
         None where it makes no such demand, or where there is not enough for it at any rate.
         """
         self._worlds.see(record)
-        if not tried.opens and not self._worlds.enough(record, tried.world):
+        enough = self._worlds.any_enough if tried.opens else self._worlds.enough
+        if not enough(record, tried.world):
             return None
         job = record.job
         for lift in tried.lifts:

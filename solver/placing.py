@@ -83,6 +83,19 @@ class Placer:
                 return placement
         return None
 
+    def spot(
+        self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
+    ) -> tuple[Types, tuple[HostId, ...]] | None:
+        """The types and hosts that `place` would choose for a gang of one role; nothing is booked."""
+        job, shape = record.job, self.shape(record, within)
+        if shape not in self._options and self._hopeless(job, shape):
+            return None
+        (role,), options = job.roles, self._options_of(shape, job.team)
+        for types, node in options.best(1, self.pressure, self._may(job, only), self._there(record, shape)):
+            rooms = self.rooms(role, job.team, types[0], shape.sites, shape.bar)
+            return types, tuple(rooms.fill(node, role.count, _replica(role)))
+        return None
+
     def could(
         self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
     ) -> bool:

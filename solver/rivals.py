@@ -22,14 +22,15 @@ class Rivals:
     ) -> None:
         self._staying, self._ranks, self._rights = staying, Ranks(snapshot), rights_of(snapshot)
         self._victims = {record.id for record in victims(snapshot, policy)}
-        self._borrowed = any(self._ranks.bar(each) == rank(1, inside=False) for each in (*leaving, *staying))
+        # Whether any of these is outside a guarantee at level 1, so that one inside may come before it.
+        self.borrowed = any(self._ranks.bar(each) == rank(1, inside=False) for each in (*leaving, *staying))
         self._known: dict[int, Parts] = {}
 
     def ways(self, record: JobRecord) -> tuple[bool, ...]:
         """How the gang is tried: outside guarantees (False), or inside, or both where inside it has more rights."""
         if only_inside(record):
             return (True,)
-        gains = self._borrowed and record.level == 1 and self._rights.can_be_inside(record)
+        gains = self.borrowed and record.level == 1 and self._rights.can_be_inside(record)
         return (False, True) if gains else (False,)
 
     def below(self, at: int) -> Parts:

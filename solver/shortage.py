@@ -36,18 +36,24 @@ from .rooms import depth
 from .unusable import at_limit, beside_label, enters_maintenance, reserved
 from .variants import LAYER_NAME
 from .wording import PEERS, duration
+from .world_view import Spot
 from .worlds import Worlds
 
 
 def needs_place(lifts: tuple[Lift, ...]) -> bool:
     """Whether the reason that these lifts stand for speaks of where the gang would be placed with them."""
-    return not lifts or lifts == (PROTECTED,) or lifts[0] in (LIMIT, RESERVE, LABEL, WINDOW, OUTRANKED, HOSTS)
+    return not lifts or needs_cards(lifts) or lifts[0] in (LIMIT, RESERVE, WINDOW, OUTRANKED, HOSTS)
+
+
+def needs_cards(lifts: tuple[Lift, ...]) -> bool:
+    """Whether it speaks of the very ranks and cards there."""
+    return lifts == (PROTECTED,) or lifts[:1] == (LABEL,)
 
 
 def reason_of(
     record: JobRecord,
     lifts: tuple[Lift, ...],
-    lifted: Placement | None,
+    lifted: Spot | None,
     worlds: Worlds,
     starts: Sequence[Start],
     policy: Policy,
@@ -58,8 +64,8 @@ def reason_of(
     """
     told = None if lifted is None else _placed(record, lifts[0], lifted, worlds, starts)
     reason = of_lifts(told or _demand(record, lifts[0], worlds), lifts)
-    if lifts == (PROTECTED,) and lifted is not None:
-        return replace(reason, subject=_protected(record, lifted, worlds, policy))
+    if lifts == (PROTECTED,) and lifted is not None and lifted.placement is not None:
+        return replace(reason, subject=_protected(record, lifted.placement, worlds, policy))
     if lifts == (BUSY,) and worlds.lower():
         return replace(reason, besides=PEERS)
     return reason
@@ -100,15 +106,15 @@ def _base(record: JobRecord, worlds: Worlds) -> Reason:
     return Reason(job=record.id, kind=ReasonKind.BUSY, asked=asked, available=min(free, asked), unit="mGPU")
 
 
-def _placed(record: JobRecord, lift: Lift, lifted: Placement, worlds: Worlds, starts: Sequence[Start]) -> Reason | None:
+def _placed(record: JobRecord, lift: Lift, lifted: Spot, worlds: Worlds, starts: Sequence[Start]) -> Reason | None:
     """The reason of a rule or of hosts, told by the place that the gang would have; None for any other."""
     base, job = _base(record, worlds), record.job
     if lift is LIMIT:
         return at_limit(base, job, lifted, worlds)
     if lift is RESERVE:
         return reserved(base, lifted, worlds)
-    if lift is LABEL:
-        return beside_label(base, job, lifted, worlds)
+    if lift is LABEL and lifted.placement is not None:
+        return beside_label(base, job, lifted.placement, worlds)
     if lift is WINDOW:
         return enters_maintenance(base, record, lifted, worlds)
     if lift is OUTRANKED:
@@ -196,7 +202,7 @@ def _best(job: Job, roles: Sequence[Role], worlds: Worlds) -> int:
     return best
 
 
-def _unavailable(record: JobRecord, lifted: Placement, worlds: Worlds) -> str:
+def _unavailable(record: JobRecord, lifted: Spot, worlds: Worlds) -> str:
     """The hosts of that placement which take no work now, and why, at most three."""
     used = set(lifted.hosts)
     named = [f"{host.id} is {_standing(host, worlds)}" for host in worlds.unavailable() if host.id in used]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from ..model.job import Job, Preemptible, WorkerRequest
-from ..model.placement import Placement
 from ..model.snapshot import JobRecord
 from .admission import most_workers
 from .covered import BY_HIGHER
+from .drain_reasons import DrainReasons
 from .unchecked import varied
 from .variants import Variant, fewer_gpus, other_types, split_workers, wider_layers, with_request
 from .wording import amount, duration
@@ -20,23 +19,15 @@ from .worlds import Worlds
 MOST_TIPS = 3
 
 
-def tips(
-    record: JobRecord,
-    worlds: Worlds,
-    types: tuple[str, ...],
-    free: Callable[[JobRecord, Placement], bool] | None = None,
-) -> tuple[Variant, ...]:
-    """At most three changes with which the gang would start at once, the mildest kinds first.
-
-    `free` says whether a gang may have the place that was found for it; by default any.
-    """
+def tips(record: JobRecord, worlds: Worlds, types: tuple[str, ...], drains: DrainReasons) -> tuple[Variant, ...]:
+    """At most three changes with which the gang would start at once, beside all plans, the mildest kinds first."""
 
     def starts(job: Job) -> bool:
         changed = varied(record, job=job)
-        if free is None:
+        if not drains or not drains.binds(changed):
             return worlds.could(changed)
-        placement = worlds.placement(changed)
-        return placement is not None and free(changed, placement)
+        spot = worlds.spot(changed)
+        return spot is not None and drains.leaves(changed, spot.hosts)
 
     found: list[Variant] = []
     for variants in _kinds(record, worlds, types):
@@ -58,10 +49,40 @@ def _kinds(record: JobRecord, worlds: Worlds, types: tuple[str, ...]) -> Iterato
     yield other_types(job, types)
     # What asks for as many GPUs of the same kinds needs as many free ones.
     if worlds.enough(record):
-        yield wider_layers(job, worlds.confinement(job).required)
-        yield _less(job)
-        yield split_workers(job)
-    yield fewer_gpus(job, halving=True)
+        yield _wider(record, worlds)
+        yield _less(record, worlds)
+        yield _split(record, worlds)
+    yield _fewer(record, worlds)
+
+
+def _fits(record: JobRecord, worlds: Worlds, mildest: Variant) -> bool:
+    """Whether one of several variants may fit, of which that asks least; True where that is not sure.
+
+    What asks more never fits better, unless it need not stay together as closely.
+    """
+    job = record.job
+    alike = worlds.confinement(mildest.job).required is worlds.confinement(job).required
+    return not alike or len(job.roles) > 1 or worlds.fits(record, mildest.job)
+
+
+def _wider(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
+    job = record.job
+    variants = tuple(wider_layers(job, worlds.confinement(job).required))
+    if variants and (len(job.roles) > 1 or worlds.fits(record, variants[-1].job)):
+        yield from variants
+
+
+def _split(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
+    variants = tuple(split_workers(record.job))
+    # All of them stay together equally closely.
+    if variants and (len(record.job.roles) > 1 or worlds.fits(record, variants[-1].job)):
+        yield from variants
+
+
+def _fewer(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
+    variants = tuple(fewer_gpus(record.job, halving=True))
+    if variants and _fits(record, worlds, variants[-1]):
+        yield from variants
 
 
 def _less_protected(job: Job) -> Iterator[Variant]:
@@ -87,20 +108,31 @@ def _shorter(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
         yield found
 
 
-def _less(job: Job) -> Iterator[Variant]:
+def _less(record: JobRecord, worlds: Worlds) -> Iterator[Variant]:
     """Three quarters, half and a quarter of the CPU, memory or network for each worker."""
-    for field, unit, what in (
-        ("cpu_milli", "milli-cores", ""),
-        ("memory_mib", "MiB", " of memory"),
-        ("network_mbps", "Mbit/s", " of network"),
-    ):
+    all_three = _quarters(record.job, 1, *(field for field, _, _ in _AMOUNTS))
+    if all_three is not None and not _fits(record, worlds, Variant("", all_three)):
+        return
+    for field, unit, what in _AMOUNTS:
         for quarters in (3, 2, 1):
-            changed = with_request(job, partial(_scaled, field, quarters))
+            changed = _quarters(record.job, quarters, field)
             if changed is not None:
                 amounts = sorted({int(getattr(role.request, field)) for role in changed.roles} - {0})
                 shown = " and ".join(amount(value, unit) for value in amounts)
                 yield Variant(f"with {shown}{what} per worker", changed)
 
 
-def _scaled(field: str, quarters: int, request: WorkerRequest) -> WorkerRequest:
-    return replace(request, **{field: int(getattr(request, field)) * quarters // 4})
+_AMOUNTS = (
+    ("cpu_milli", "milli-cores", ""),
+    ("memory_mib", "MiB", " of memory"),
+    ("network_mbps", "Mbit/s", " of network"),
+)
+
+
+def _quarters(job: Job, quarters: int, *names: str) -> Job | None:
+    """The gang with so many quarters of these amounts for each worker; None where nothing changes or is asked then."""
+
+    def scaled(request: WorkerRequest) -> WorkerRequest:
+        return replace(request, **{name: int(getattr(request, name)) * quarters // 4 for name in names})
+
+    return with_request(job, scaled)

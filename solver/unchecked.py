@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import cache
 from typing import TypeVar
 
 from ..model.snapshot import Snapshot
@@ -36,8 +35,14 @@ def varied(item: T, **changes: object) -> T:
     return other
 
 
-@cache
-def _slots(cls: type) -> list[tuple[Callable[[object], object], Callable[[object, object], None]]]:
+_Slots = list[tuple[Callable[[object], object], Callable[[object, object], None]]]
+
+_known: dict[type, _Slots] = {}
+
+
+def _slots(cls: type) -> _Slots:
     """What reads and writes each slot of the class, past the check of frozen ones."""
-    names: tuple[str, ...] = cls.__slots__  # type: ignore[attr-defined]
-    return [(getattr(cls, name).__get__, getattr(cls, name).__set__) for name in names]
+    if cls not in _known:
+        names: tuple[str, ...] = cls.__slots__  # type: ignore[attr-defined]
+        _known[cls] = [(getattr(cls, name).__get__, getattr(cls, name).__set__) for name in names]
+    return _known[cls]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,19 +10,14 @@ from ..model.host import MILLI
 from ..model.job import Job
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord
+from .world_view import Spot
 from .worlds import Worlds
 
 
-def at_limit(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reason:
+def at_limit(base: Reason, job: Job, lifted: Spot, worlds: Worlds) -> Reason:
     """The limit that the gang would go beyond there: what the team may hold, and what it holds with this round."""
     ledger = worlds.books.ledger
-    amounts: Counter[str] = Counter()
-    cards = worlds.books.hosts
-    for worker in lifted.workers:
-        role = job.role(worker.role)
-        if worker.gpus and role is not None:
-            amounts[cards[worker.host].cards[worker.gpus[0]].kind.gpu_type] += role.request.gpu_milli
-    key = next(ledger.exceeded(job.team, amounts), None)
+    key = next(ledger.exceeded(job.team, lifted.milli), None)
     if key is None:
         return replace(base, kind=ReasonKind.QUOTA, subject=f"team {job.team} is at its limit")
     (team, gpu_type), most, held, kept = key, ledger.limit(key), ledger.held(key), ledger.kept(key)
@@ -31,10 +25,10 @@ def at_limit(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> Reaso
     if kept:
         subject += f", with {_gpus(kept)} more left for higher levels"
     available = max(0, most - held - kept)
-    return replace(base, kind=ReasonKind.QUOTA, subject=subject, asked=amounts[gpu_type], available=available)
+    return replace(base, kind=ReasonKind.QUOTA, subject=subject, asked=lifted.milli[gpu_type], available=available)
 
 
-def reserved(base: Reason, lifted: Placement, worlds: Worlds) -> Reason:
+def reserved(base: Reason, lifted: Spot, worlds: Worlds) -> Reason:
     """The reserved pools at the sites where the gang would be placed without them."""
     used = set(lifted.hosts)
     sites = sorted({host.path.site for host in worlds.hosts() if host.id in used})
@@ -55,7 +49,7 @@ def beside_label(base: Reason, job: Job, lifted: Placement, worlds: Worlds) -> R
     return replace(base, kind=ReasonKind.AFFINITY, subject=subject)
 
 
-def enters_maintenance(base: Reason, record: JobRecord, lifted: Placement, worlds: Worlds) -> Reason:
+def enters_maintenance(base: Reason, record: JobRecord, lifted: Spot, worlds: Worlds) -> Reason:
     """The first of the hosts there that enters maintenance before the gang is surely over."""
     windows = worlds.windows(record, lifted.hosts)
     start_s, host = windows[0]

@@ -41,6 +41,7 @@ class Grid:
         self._domains: dict[int, Ints] = {}
         self._groups: dict[int, Ints] = {}
         self._open: dict[tuple[object, ...], NDBools | None] = {}
+        self._sets: dict[frozenset[HostId], NDBools] = {}
 
     @cached_property
     def site(self) -> tuple[list[SiteId], Ints]:
@@ -74,10 +75,18 @@ class Grid:
             names, at = self.site
             rows = np.array([name in sites for name in names], dtype=bool)[at]
             if taking is not None:
-                rows &= np.array([name in taking for name in self.names], dtype=bool)
-            rows[[self.row[name] for name in closed if name in self.row]] = False
+                rows &= self._among(taking)
+            if closed:
+                rows &= ~self._among(closed)
             self._open[key] = None if rows.all() else rows
         return self._open[key]
+
+    def _among(self, hosts: frozenset[HostId]) -> NDBools:
+        if hosts not in self._sets:
+            rows = np.zeros(len(self.names), dtype=bool)
+            rows[[self.row[name] for name in hosts if name in self.row]] = True
+            self._sets[hosts] = rows
+        return self._sets[hosts]
 
 
 @remembered

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from ..model.host import Host
-from ..model.ids import SiteId
+from ..model.ids import HostId, SiteId
 from ..model.job import Job, Role
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -15,7 +16,7 @@ from .bars import OPEN
 from .books import Books
 from .demand import Confinement, card_takes
 from .options import Types
-from .placing import Placer
+from .placing import Placer, by_type
 from .rooms import depth
 from .shapes import Shapes
 from .widest import Grid, Widest, Work
@@ -23,8 +24,18 @@ from .widest import Grid, Widest, Work
 TRIAL = 20
 """Work of asking whether a gang has room, where the counts are known; units as of `Work`."""
 
-_PLACED = 4
+_PLACED = 1
 """Work a host of choosing a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a gang would be placed: its hosts, and milli-GPU by type; ranks and cards where they were asked for."""
+
+    hosts: tuple[HostId, ...]
+    milli: Mapping[str, int]
+    placement: Placement | None = None
+
 
 Only = Callable[[Types], bool]
 """Whether a gang may take cards of these types, one for each role."""
@@ -86,6 +97,11 @@ class View:
         """milli-GPU free on healthy cards, by site and type."""
         return self.widest.free
 
+    @cached_property
+    def free_in_all(self) -> int:
+        """milli-GPU free on healthy cards."""
+        return sum(self.free.values())
+
     def place(self, record: JobRecord, within: Confinement | None, only: Only | None) -> Placement | None:
         """Where the gang would be placed; nothing stays booked."""
         self._work.spent += _PLACED * len(self._ground.hosts)
@@ -93,6 +109,25 @@ class View:
         if placement is not None:
             self.placer.remove(record, placement)
         return placement
+
+    def spot(self, record: JobRecord, within: Confinement | None, only: Only | None) -> Spot | None:
+        """As `place`, without ranks and cards where they need not be chosen."""
+        if len(record.job.roles) > 1:
+            placement = self.place(record, within, only)
+            return None if placement is None else self.told(record.job, placement)
+        self._work.spent += _PLACED * len(self._ground.hosts)
+        found = self.placer.spot(record, within, only)
+        return None if found is None else Spot(found[1], by_type(record.job, found[0]))
+
+    def told(self, job: Job, placement: Placement) -> Spot:
+        """That placement of the gang as a spot."""
+        milli: dict[str, int] = {}
+        for worker in placement.workers:
+            role = job.role(worker.role)
+            if worker.gpus and role is not None:
+                gpu_type = self.books.hosts[worker.host].cards[worker.gpus[0]].kind.gpu_type
+                milli[gpu_type] = milli.get(gpu_type, 0) + role.request.gpu_milli
+        return Spot(placement.hosts, milli, placement)
 
     def could(self, record: JobRecord, sites: frozenset[SiteId], within: Confinement | None, only: Only | None) -> bool:
         """Whether `place` would find a place at these sites, which are the gang's; for one role without choosing it."""

@@ -21,12 +21,13 @@ from .claims import Claims
 from .demand import Confinement, allowed_sites, ends_before, held_back, placeable, surely_over_s, usable
 from .empty_fleet import unheld
 from .ranks import Ranks, rank
+from .rights import only_inside
 from .rivals import Rivals
 from .unchecked import varied
 from .widest import Work, grid_of
 from .world import NOW, World
 from .world_books import WorldBooks
-from .world_view import Ground, Only, View
+from .world_view import Ground, Only, Spot, View
 
 __all__ = ["NOW", "World", "Worlds"]
 
@@ -70,9 +71,9 @@ class Worlds:
         self._grounds: dict[tuple[bool, bool], Ground] = {}
         self._views: dict[tuple[World, int], View] = {}
         self._offered = sorted({(host.path.site, gpu.gpu_type) for host in snapshot.hosts for gpu in host.gpus})
-        self._accepted: dict[tuple[object, ...], list[tuple[SiteId, str]]] = {}
+        self._accepted: dict[tuple[object, frozenset[SiteId]], list[tuple[SiteId, str]]] = {}
         self._allowed: dict[tuple[object, ...], frozenset[SiteId]] = {}
-        self._known: dict[tuple[object, ...], Placement | None] = {}
+        self._known: dict[tuple[object, ...], Spot | None] = {}
         self._holding: dict[int, dict[HostId, list[int]]] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
@@ -100,6 +101,14 @@ class Worlds:
             ranks = (rank(record.level, inside=inside) for inside in self._rivals.ways(record))
             self._enough[world] = any(self.free(record.job, world, at) >= record.job.gpu_milli for at in ranks)
         return self._enough[world]
+
+    def any_enough(self, record: JobRecord, world: World = NOW) -> bool:
+        """Whether enough is free in that world on cards of any type at any site. It is seen then."""
+        self.see(record)
+        asked = record.job.gpu_milli
+        # With other types it may have the rights of a gang inside a guarantee, which see more that is free.
+        inside = self._rivals.borrowed or only_inside(record)
+        return not asked or self.view(world, rank(record.level, inside=inside)).free_in_all >= asked
 
     def victims(self) -> list[JobRecord]:
         """Running jobs that the gang may evict, and that this round lets run."""
@@ -161,19 +170,31 @@ class Worlds:
 
     def placement(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> Placement | None:
         """Where the gang would be placed in that world, confined as it asks or as `within` says; None where nowhere."""
-        ways = (self._placed(record, world, within, inside) for inside in self._rivals.ways(record))
-        return next((placement for placement in ways if placement is not None), None)
+        spot = self.spot(record, world, within, whole=True)
+        return None if spot is None else spot.placement
 
-    def _placed(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> Placement | None:
+    def spot(
+        self, record: JobRecord, world: World = NOW, within: Confinement | None = None, *, whole: bool = False
+    ) -> Spot | None:
+        """As `placement`; with ranks and cards only if `whole`, as choosing these takes longest."""
+        ways = (self._spot(record, world, within, inside, whole) for inside in self._rivals.ways(record))
+        return next((spot for spot in ways if spot is not None), None)
+
+    def _spot(
+        self, record: JobRecord, world: World, within: Confinement | None, inside: bool, whole: bool
+    ) -> Spot | None:
         if not self._could(record, world, within, inside):
             return None
         at = rank(record.level, inside=inside)
         view = self.view(world, at)
         team = record.job.team if inside or view.books.ledger.limits_team(record.job.team) else None
         pooled, shape = view.books.ledger.pooled(record), view.placer.shape(record, within)
-        key = shape, team, pooled, world, self._grain(world, at), inside
+        key = shape, team, pooled, world, self._grain(world, at), inside, whole
         if key not in self._known:
-            self._known[key] = view.place(record, within, self._only(record.job, inside))
+            only = self._only(record.job, inside)
+            placement = view.place(record, within, only) if whole else None
+            told = None if placement is None else view.told(record.job, placement)
+            self._known[key] = told if whole else view.spot(record, within, only)
         return self._known[key]
 
     def could(self, record: JobRecord, world: World = NOW, within: Confinement | None = None) -> bool:
@@ -181,10 +202,11 @@ class Worlds:
         return any(self._could(record, world, within, inside) for inside in self._rivals.ways(record))
 
     def _could(self, record: JobRecord, world: World, within: Confinement | None, inside: bool) -> bool:
-        job, at = record.job, rank(record.level, inside=inside)
-        if self.free(job, world, at) < job.gpu_milli:
+        job, view = record.job, self.view(world, rank(record.level, inside=inside))
+        free = view.free
+        if sum([free.get(pool, 0) for pool in self._pools(job)]) < job.gpu_milli:
             return False
-        return self.view(world, at).could(record, self.sites(job), within, self._only(job, inside))
+        return view.could(record, self.sites(job), within, self._only(job, inside))
 
     def _only(self, job: Job, inside: bool) -> Only | None:
         return self._claims.covers(job) if inside else None
@@ -196,7 +218,7 @@ class Worlds:
     def free(self, job: Job, world: World = NOW, rank_: int | None = None) -> int:
         """milli-GPU free in that world on acceptable types of allowed sites; a card shared by another team counts."""
         free = self.view(world, rank_).free
-        return sum(free.get(pool, 0) for pool in self._pools(job))
+        return sum([free.get(pool, 0) for pool in self._pools(job)])
 
     def most(self, job: Job, role: Role) -> int:
         """The most workers of the role, alone, that one domain of the layer in which the gang must stay takes now."""
@@ -204,10 +226,9 @@ class Worlds:
 
     def _pools(self, job: Job) -> list[tuple[SiteId, str]]:
         """Sites with their GPU types that the gang accepts."""
-        types = tuple(role.gpu_types for role in job.roles if role.request.gpu_milli)
-        key = types, job.sites, job.off_premises, job.tier
+        key = tuple([role.gpu_types for role in job.roles if role.request.gpu_milli]), self.sites(job)
         if key not in self._accepted:
-            sites = self.sites(job)
+            sites = key[1]
             roles = [role for role in job.roles if role.request.gpu_milli]
             self._accepted[key] = [
                 (site, gpu_type)
@@ -287,10 +308,11 @@ class Worlds:
         """That world, by default the round as it is, for the rights of a rank, by default those of the job seen."""
         rank_ = self._rank if rank_ is None else rank_
         at = (world, self._grain(world, rank_))
-        if at not in self._views:
+        view = self._views.get(at)
+        if view is None:
             self._work.spent += _BUILT * len(self._snapshot.hosts)
-            self._views[at] = View(self._ground(world), self._books_of(world, rank_), self._work)
-        return self._views[at]
+            view = self._views[at] = View(self._ground(world), self._books_of(world, rank_), self._work)
+        return view
 
     def _ground(self, world: World) -> Ground:
         key = world.all_hosts, world.no_windows
