@@ -12,6 +12,7 @@ from ..model.decision import Certificate, Decision, Grain, Reason, Stage
 from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from ..solver.collector import paused_collector
 from . import engine
 
 KEEP_EVERY_S = 60
@@ -35,6 +36,7 @@ class Stopwatch:
         self._since = now
 
 
+@paused_collector()
 def run_round(
     store: Store,
     policy: Policy,

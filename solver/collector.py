@@ -1,4 +1,4 @@
-"""Python's collector of cycles, paused while a round is decided: a round makes many objects and hardly a cycle."""
+"""Python's collector of cycles, paused during a round: it makes many objects and hardly a cycle."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .drains import named
 from .evict_search import Search
 from .goals import values
 from .greedy import Rank, greedy, in_order, rate, worth
-from .greedy_drains import drained_plan, planned_around, standing_plan
+from .greedy_drains import Known, drained_plan, planned_around, standing_plan
 from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
@@ -48,12 +48,14 @@ def _around_plans(snapshot: Snapshot, policy: Policy) -> Plan:
     """As `greedy_plan`, where hosts may be reserved."""
     possible, numbers = victims(snapshot, policy), order(snapshot, policy)
     large = len(candidates(snapshot)) * len(snapshot.hosts) > _BOTH_ORDERS
-    plans = [standing_plan(snapshot, policy), planned_around(snapshot, policy, greedy(snapshot, policy))]
+    known: Known = {}
+    plans = [standing_plan(snapshot, policy), planned_around(snapshot, policy, greedy(snapshot, policy), known)]
     for rank in (rate,) if large else (worth, rate):
-        if not (large and possible):
-            plans.append(drained_plan(snapshot, policy, (), numbers, rank))
-        if possible:
-            plans.append(drained_plan(snapshot, policy, possible, numbers, rank))
+        plan, evicts = drained_plan(snapshot, policy, possible, numbers, rank, known)
+        # A search that had nobody leave found what it would have found if nobody could.
+        if evicts and not large:
+            plans.append(drained_plan(snapshot, policy, (), numbers, rank, known)[0])
+        plans.append(plan)
     best = max(
         (plan for plan in plans if plan is plans[0] or _keeps_promises(snapshot, policy, plan)),
         key=lambda plan: _attained(snapshot, policy, plan),

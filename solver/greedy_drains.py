@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from ..model.decision import Start
 from ..model.ids import HostId, JobId
@@ -88,23 +88,28 @@ def _on_free_cards(plan: Planned, board: Board) -> Placement | None:
     return Placement(workers=tuple(workers))
 
 
+Known = dict[Hashable, tuple[int, Placement] | None]
+"""The earliest start of a gang beside the same plans, starts and victims, which several searches of a round ask for."""
+
+
 def drained_plan(
-    snapshot: Snapshot, policy: Policy, possible: tuple[JobRecord, ...], numbers: Order, rank: Rank
-) -> Plan:
+    snapshot: Snapshot, policy: Policy, possible: tuple[JobRecord, ...], numbers: Order, rank: Rank, known: Known
+) -> tuple[Plan, bool]:
     """A plan with reservations: level by level what was promised, the starving, then all others by that rank.
 
-    `possible` are the running jobs that may leave.
+    `possible` are the running jobs that may leave; whether the search had any leave is told too.
     """
     waiting = candidates(snapshot)
     search = Search(snapshot, policy, waiting, possible)
-    drains = _Drains(snapshot, policy, search)
+    drains = _Drains(snapshot, policy, search, known)
     starts = in_order(waiting, numbers, rank, drains.place, Claims(snapshot), drains.begin)
-    return reprieve(snapshot, policy, starts, [record.id for record in search.chosen], drains.reserved.plans)
+    chosen = [record.id for record in search.chosen]
+    return reprieve(snapshot, policy, starts, chosen, drains.reserved.plans), bool(chosen)
 
 
-def planned_around(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Plan:
+def planned_around(snapshot: Snapshot, policy: Policy, starts: Sequence[Start], known: Known) -> Plan:
     """These starts, and plans for the named gangs beside them; promises that they break are planned anew."""
-    drains = _Drains(snapshot, policy, Search(snapshot, policy, (), ()))
+    drains = _Drains(snapshot, policy, Search(snapshot, policy, (), ()), known)
     drains.started(starts)
     return assemble(snapshot, policy, starts, (), drains.reserved.plans)
 
@@ -112,8 +117,8 @@ def planned_around(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) 
 class _Drains:
     """Starts or plans the named gangs of a level when it begins, and places the others beside what is reserved."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, search: Search) -> None:
-        self._snapshot, self._policy, self._search = snapshot, policy, search
+    def __init__(self, snapshot: Snapshot, policy: Policy, search: Search, known: Known) -> None:
+        self._snapshot, self._policy, self._search, self._known = snapshot, policy, search, known
         self._named = named(snapshot, policy)
         self._promises = {promise.record.id: promise for promise in promises(snapshot, policy)}
         self._coming: list[Placed] = []
@@ -201,10 +206,7 @@ class _Drains:
     def _plan(self, record: JobRecord, own: Planned | None) -> None:
         """The earliest start that is found; on the hosts of the earlier plan where that is as early."""
         plans, promise = self.reserved.plans, self._promises.get(record.id)
-        later = LaterBooks(
-            self._snapshot, self._policy, record, gone=self._leaving, coming=self._coming, plans=self.reserved.plans
-        )
-        found = later.earliest(candidate_starts(record, self._snapshot, self._policy))
+        found = self._earliest(record)
         plan = None if found is None else Planned(record, found[1], found[0])
         if promise is not None:
             at_s = promise.start_s if plan is None else min(plan.at_s, promise.start_s)
@@ -216,6 +218,22 @@ class _Drains:
             self.reserved.add(plan)
         elif own is not None:
             self.reserved.add(own)
+
+    def _earliest(self, record: JobRecord) -> tuple[int, Placement] | None:
+        """The earliest start beside all that is decided so far."""
+        plans = self.reserved.plans
+        key = (
+            record.id,
+            frozenset(self._leaving),
+            frozenset((other.id, placement) for other, placement in self._coming),
+            frozenset((plan.record.id, plan.placement, plan.at_s) for plan in plans),
+        )
+        if key not in self._known:
+            later = LaterBooks(
+                self._snapshot, self._policy, record, gone=self._leaving, coming=self._coming, plans=plans
+            )
+            self._known[key] = later.earliest(candidate_starts(record, self._snapshot, self._policy))
+        return self._known[key]
 
     def _fits(self, plan: Planned) -> bool:
         """Whether the plan leaves the others room, and keeps the rules itself."""

@@ -12,6 +12,7 @@ from ..model.decision import Decision, Preemption, Resize, Start
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import Snapshot
+from .collector import paused_collector
 from .goals import values
 from .sizes import settled
 from .verify_affinity import affinity
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 
+@paused_collector()
 def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Violation, ...]:
     """All violations of the decision; none if it may be committed.
 

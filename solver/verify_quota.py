@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ..model.decision import Preemption, Resize, RuleFamily, Start
 from ..model.host import MILLI
-from ..model.ids import HostId, TeamId
+from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from .remember import remembered
 from .verify_rights import Again, Sides, Source, Taker, returning, unserved
 from .violation import Violation
 
@@ -30,35 +31,75 @@ def quota(
     yield from Holdings(snapshot, starts, {act.job for act in preemptions}, resizes).over()
 
 
+class Limits:
+    """The limits of one snapshot, and what all that holds capacity in it holds of them [milli-GPU]."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.most: dict[Key, int] = {
+            (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
+        }
+        self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._types: dict[tuple[HostId, int], str] = {}
+        self.records: dict[JobId, JobRecord] = {}
+        self.running: list[tuple[JobRecord, Counter[Key]]] = []
+        self.in_all: Counter[Key] = Counter()
+        if self.most:
+            self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
+            self.records = {record.id: record for record in snapshot.jobs}
+        for record in snapshot.jobs if self.most else ():
+            held = self.held(record.job, record.placement)
+            if held:
+                self.running.append((record, held))
+                self.in_all.update(held)
+
+    def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
+        """What the job holds there, for each team at or above its own; empty where no limit counts it."""
+        held: Counter[Key] = Counter()
+        if not self.most or placement is None:
+            return held
+        requests = {role.name: role.request for role in job.roles}
+        by_type: Counter[str] = Counter()
+        for worker in placement.workers:
+            request = requests.get(worker.role)
+            for index in worker.gpus if request is not None else ():
+                gpu_type = self._types.get((worker.host, index))
+                if gpu_type is not None and request is not None:
+                    by_type[gpu_type] += request.gpu_milli if request.fractional else MILLI
+        team: TeamId | None = job.team
+        while team is not None:
+            for gpu_type, milli in by_type.items():
+                if (team, gpu_type) in self.most:
+                    held[team, gpu_type] += milli
+            team = self._parent.get(team)
+        return held
+
+
+@remembered
+def _limits(snapshot: Snapshot) -> Limits:
+    return Limits(snapshot)
+
+
 class Holdings:
     """What each limited team holds of each type that its limit lists [milli-GPU]: what stays, and what starts."""
 
     def __init__(
         self, snapshot: Snapshot, starts: Sequence[Start], gone: Collection[str], resizes: Sequence[Resize] = ()
     ) -> None:
-        self.limits: dict[Key, int] = {
-            (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
-        }
-        self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._all = _limits(snapshot)
+        self.limits = self._all.most
         self._sides = Sides(snapshot, starts, resizes)
-        self._held: Counter[Key] = Counter()
+        self._held = self._all.in_all
         self._leaving: dict[Key, Counter[Source]] = defaultdict(Counter)
         self._coming: dict[Key, Counter[Taker]] = defaultdict(Counter)
         self._starters: dict[Key, list[str]] = defaultdict(list)
-        self._types: dict[tuple[HostId, int], str] = {}
-        if not self.limits:
-            return
-        self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
-        records = {record.id: record for record in snapshot.jobs}
         leaving = {*gone, *(each.job for each in resizes)}
-        for record in snapshot.jobs:
-            for key, milli in self.held(record.job, record.placement).items():
-                self._held[key] += milli
-                if record.id in leaving:
+        for record, held in self._all.running if leaving else ():
+            if record.id in leaving:
+                for key, milli in held.items():
                     self._leaving[key][self._sides.source(record)] += milli
         for start in (*starts, *returning(resizes)):
-            if start.job in records:
-                record = records[start.job]
+            if start.job in self._all.records:
+                record = self._all.records[start.job]
                 for key, milli in self.held(record.job, start.placement).items():
                     self._coming[key][self._sides.taker(record)] += milli
                     self._starters[key].append(start.job)
@@ -98,21 +139,4 @@ class Holdings:
 
     def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""
-        held: Counter[Key] = Counter()
-        if not self.limits or placement is None:
-            return held
-        requests = {role.name: role.request for role in job.roles}
-        by_type: Counter[str] = Counter()
-        for worker in placement.workers:
-            request = requests.get(worker.role)
-            for index in worker.gpus if request is not None else ():
-                gpu_type = self._types.get((worker.host, index))
-                if gpu_type is not None and request is not None:
-                    by_type[gpu_type] += request.gpu_milli if request.fractional else MILLI
-        team: TeamId | None = job.team
-        while team is not None:
-            for gpu_type, milli in by_type.items():
-                if (team, gpu_type) in self.limits:
-                    held[team, gpu_type] += milli
-            team = self._parent.get(team)
-        return held
+        return self._all.held(job, placement)
