@@ -79,7 +79,7 @@ class ObjectivePolicy:
     preferred layer costs a gang `spread_s` seconds of its GPUs, a pipeline that leaves a domain the same for its own.
     A GPU on a slower type loses `horizon_s` times its slowness. A GPU of the rarest type costs up to `scarce_s`, one of
     a type that jobs must have up to `wanted_s`.
-    A host loads missing shards with at most `fetch_mbps` Mbit/s, and with no more than its own network has.
+    A host loads missing shards with at most `fetch_mbps` Mbit/s, and no faster than its network or a link above it.
     """
 
     horizon_s: int = 3_600

@@ -39,7 +39,7 @@ def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
     for starts in groups.values():
         gangs = [records[start.job] for start in starts]
         if len({record.job.dataset for record in gangs}) > 1:
-            order = _assigned(_costs(gangs, [start.placement for start in starts], hosts, policy))
+            order = _assigned(_costs(gangs, [start.placement for start in starts], hosts, snapshot, policy))
             traded |= {record.id: starts[place].placement for record, place in zip(gangs, order, strict=True)}
     if not traded:
         return plan
@@ -62,7 +62,11 @@ def _traits(record: JobRecord, start: Start, now_s: int) -> Hashable:
 
 
 def _costs(
-    gangs: Sequence[JobRecord], placements: Sequence[Placement], hosts: dict[HostId, Host], policy: Policy
+    gangs: Sequence[JobRecord],
+    placements: Sequence[Placement],
+    hosts: dict[HostId, Host],
+    snapshot: Snapshot,
+    policy: Policy,
 ) -> np.ndarray:
     """What each gang loses to loading at each of the placements [mGPU*s], shape (gangs, placements)."""
     costs = np.zeros((len(gangs), len(placements)), dtype=np.int64)
@@ -72,7 +76,7 @@ def _costs(
         if dataset not in known:
             milli = {role.name: role.request.gpu_milli or policy.order.cpu_worker_milli for role in record.job.roles}
             known[dataset] = [
-                sum(milli[worker.role] * fetch_s(hosts[worker.host], dataset, policy) for worker in placement.workers)
+                sum(milli[w.role] * fetch_s(hosts[w.host], dataset, snapshot, policy) for w in placement.workers)
                 for placement in placements
             ]
         costs[row] = known[dataset]

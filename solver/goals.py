@@ -250,7 +250,7 @@ def _fetching(snapshot: Snapshot, placed: Iterable[Placed], policy: Policy) -> i
         known = record.placement.hosts if record.placement is not None else ()
         for worker in start.placement.workers:
             if worker.host in hosts and worker.host not in known:
-                waited += milli.get(worker.role, 0) * fetch_s(hosts[worker.host], record.job.dataset, policy)
+                waited += milli.get(worker.role, 0) * fetch_s(hosts[worker.host], record.job.dataset, snapshot, policy)
     return waited
 
 

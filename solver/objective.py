@@ -227,7 +227,7 @@ def _fetch(variables: Variables) -> Sum:
             milli = workers.role.request.gpu_milli or instance.policy.order.cpu_worker_milli
             for slot in workers.slots:
                 if slot.host not in known:
-                    waited = fetch_s(instance.hosts[slot.host].host, dataset, instance.policy)
+                    waited = fetch_s(instance.hosts[slot.host].host, dataset, instance.snapshot, instance.policy)
                     total.add(-milli * waited, variables.workers_at(workers, slot))
     return total
 

@@ -14,7 +14,7 @@ from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import comes_back
-from .fetch import missing_mib, same_dataset
+from .fetch import fetch_mbps, missing_mib, same_dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def prefetches(
         order
         for host in sorted(snapshot.hosts, key=lambda host: host.id)
         if host.id in by_host
-        for order in _orders(host, by_host[host.id], there[host.id], policy)
+        for order in _orders(host, by_host[host.id], there[host.id], fetch_mbps(host, snapshot, policy))
     )
 
 
@@ -107,9 +107,9 @@ def _there(snapshot: Snapshot, hosts: Iterable[HostId]) -> dict[HostId, list[tup
 
 
 def _orders(
-    host: Host, gangs: Sequence[Expected], there: Sequence[tuple[JobRecord, int]], policy: Policy
+    host: Host, gangs: Sequence[Expected], there: Sequence[tuple[JobRecord, int]], most_mbps: int
 ) -> Iterable[Prefetch]:
-    mbps = _speed(host, gangs, there, policy)
+    mbps = _speed(host, gangs, there, most_mbps)
     if mbps <= 0:
         return
     needed = [gang.dataset for gang in gangs]
@@ -125,9 +125,8 @@ def _orders(
         yield Prefetch(host=host.id, dataset=gang.dataset, job=gang.record.id, start_s=gang.start_s, mib=mib, mbps=mbps)
 
 
-def _speed(host: Host, gangs: Sequence[Expected], there: Sequence[tuple[JobRecord, int]], policy: Policy) -> int:
-    """`fetch_mbps`, or where the host's network is stated and that is less, what of it no job has booked."""
-    speed = policy.objective.fetch_mbps
+def _speed(host: Host, gangs: Sequence[Expected], there: Sequence[tuple[JobRecord, int]], speed: int) -> int:
+    """That speed, or where the host's network is stated and that is less, what of it no job has booked."""
     if not host.network_mbps:
         return speed
     ours = {gang.record.id for gang in gangs}

@@ -9,7 +9,7 @@ from ..model.host import Host
 from ..model.ids import HostId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .fetch import missing_mib, same_dataset
+from .fetch import fetch_mbps, missing_mib, same_dataset
 from .prefetch import Expected, expected
 from .verify_planned import reservation_fault
 from .violation import Violation
@@ -30,7 +30,8 @@ def prefetch(snapshot: Snapshot, policy: Policy, decision: Decision) -> Iterator
     for host in snapshot.hosts:
         if host.id in there:
             orders, gangs = told.pop(host.id, []), coming.get(host.id, [])
-            yield from _host(host, orders, _lacking(host, gangs), _Host(host, gangs, there[host.id]), policy)
+            facts = _Host(host, gangs, there[host.id], fetch_mbps(host, snapshot, policy))
+            yield from _host(host, orders, _lacking(host, gangs), facts)
     for name in told:
         yield reservation_fault(name, 1, "orders", f"host {name} is to load a data set, and there is no such host")
 
@@ -45,9 +46,13 @@ def _there(snapshot: Snapshot, hosts: set[HostId]) -> dict[HostId, list[JobRecor
 
 
 class _Host:
-    """What bounds the orders of one host: `room` in MiB, and the Mbit/s that are `booked` by work without orders."""
+    """What bounds the orders of one host: `room` in MiB, its `speed`, and what work without orders has `booked`.
 
-    def __init__(self, host: Host, coming: Sequence[Expected], there: Sequence[JobRecord]) -> None:
+    Both in Mbit/s.
+    """
+
+    def __init__(self, host: Host, coming: Sequence[Expected], there: Sequence[JobRecord], speed: int) -> None:
+        self.speed = speed
         planned = {gang.record.id: gang.record for gang in coming}
         readers = [record.job.dataset for record in (*there, *planned.values()) if record.job.dataset is not None]
         idle = [c for c in host.cached if not any(same_dataset(c, dataset) for dataset in readers)]
@@ -71,11 +76,8 @@ def _lacking(host: Host, coming: Sequence[Expected]) -> list[Expected]:
     return found
 
 
-def _host(
-    host: Host, orders: Sequence[Prefetch], lacking: Sequence[Expected], facts: _Host, policy: Policy
-) -> Iterator[Violation]:
-    speed = policy.objective.fetch_mbps
-    speed = min(speed, host.network_mbps - facts.booked) if host.network_mbps else speed
+def _host(host: Host, orders: Sequence[Prefetch], lacking: Sequence[Expected], facts: _Host) -> Iterator[Violation]:
+    speed = min(facts.speed, host.network_mbps - facts.booked) if host.network_mbps else facts.speed
     right = {(gang.record.id, gang.start_s, gang.dataset): gang for gang in lacking}
     stated = [(order.job, order.start_s, order.dataset) for order in orders]
     for order, key in zip(orders, stated, strict=True):

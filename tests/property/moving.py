@@ -22,7 +22,7 @@ from phalanx.model.placement import Placement, WorkerPlacement
 from phalanx.model.policy import EvictionPolicy, ObjectivePolicy, Policy, SolvePolicy, StandardGang
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
-from phalanx.model.topology import Layer, Site, TopologyPath
+from phalanx.model.topology import Layer, Link, Site, TopologyPath
 
 NOW = 1_000_000
 DATA = DatasetRef(name="d", size_mib=20_000, shards=4)
@@ -39,7 +39,10 @@ def moving(seed: int) -> tuple[Snapshot, Policy]:
     limit = (GpuQuota(gpu_type="H100", gpu_milli=1_000 * rng.randint(2, 2 * cards)),) if rng.random() < 0.15 else None
     teams = (Team(id=TeamId("a"), limit=limit), Team(id=TeamId("b"), weight=300))
     jobs = (*(record for record in running if record is not None), *waiting)
-    return Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams, jobs=jobs), _policy(rng, cards)
+    snapshot = Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams, jobs=jobs)
+    numbers = _policy(rng, cards)
+    slow = Link(a="site:s/rack:r0", b="site:s", bandwidth_mbps=rng.choice((100, 4_000)))
+    return replace(snapshot, links=(slow,) if rng.random() < 0.3 else ()), numbers
 
 
 def _policy(rng: random.Random, cards: int) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from phalanx.model.decision import GoalStatus
 from phalanx.model.host import CachedDataset, Host
 from phalanx.model.job import DatasetRef, Job
 from phalanx.model.policy import ObjectivePolicy, Policy, SolvePolicy
+from phalanx.model.topology import Link
 from phalanx.solver.exchange import exchange
 from phalanx.solver.fetch import fetch_s, missing_mib
 from phalanx.solver.plan import assemble
@@ -48,12 +50,45 @@ def test_a_copy_of_another_digest_counts_for_nothing() -> None:
     assert missing_mib(having(box("h"), 10, name="renamed", digest="b"), asked) == 0
 
 
+def loads_s(host: Host, policy: Policy = POLICY, links: Sequence[Link] = (), data: DatasetRef | None = EEG) -> int:
+    return fetch_s(host, data, replace(world([host]), links=tuple(links)), policy)
+
+
 def test_loading_goes_at_the_policys_speed_or_the_hosts_own() -> None:
     # 1,000 MiB are 8,388.608 Mbit.
-    assert fetch_s(box("h"), EEG, POLICY) == 2
-    assert fetch_s(box("h", network_mbps=1_000), EEG, POLICY) == 9
-    assert fetch_s(box("h", network_mbps=0), EEG, Policy(objective=ObjectivePolicy(fetch_mbps=8))) == 1_049
-    assert fetch_s(box("h"), None, POLICY) == 0
+    assert loads_s(box("h")) == 2
+    assert loads_s(box("h", network_mbps=1_000)) == 9
+    assert loads_s(box("h", network_mbps=0), Policy(objective=ObjectivePolicy(fetch_mbps=8))) == 1_049
+    assert loads_s(box("h"), data=None) == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "seconds"),
+    [
+        (("site:s", "fleet"), 84),
+        (("fleet", "site:s"), 84),
+        (("site:s/rack:r", "site:s"), 84),
+        (("host:h", "site:s/rack:r"), 84),
+        (("site:s/rack:other", "site:s"), 2),
+        (("site:s", "site:other"), 2),
+        (("site:other", "fleet"), 2),
+    ],
+)
+def test_loading_goes_no_faster_than_the_links_above_the_host(ends: tuple[str, str], seconds: int) -> None:
+    slow = Link(a=ends[0], b=ends[1], bandwidth_mbps=100)
+    wide = Link(a="site:s", b="fleet", bandwidth_mbps=400_000)
+    assert loads_s(box("h", rack="r"), links=[wide, slow]) == seconds
+
+
+def test_a_site_behind_a_slow_link_is_left_to_those_who_read_nothing() -> None:
+    hosts = [box("far", site="a"), box("near", site="b")]
+    slow = Link(a="site:a", b="fleet", bandwidth_mbps=50)
+    jobs = [reading("reads", EEG), reading("bare", None)]
+    snapshot = replace(world(hosts, *jobs), links=(slow,))
+    decision = solve(snapshot, POLICY)
+    assert verify(snapshot, POLICY, decision) == ()
+    assert {start.job: start.placement.hosts for start in decision.starts} == {"reads": ("near",), "bare": ("far",)}
+    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
 
 
 def test_of_equal_hosts_the_one_with_more_shards_is_chosen_and_the_goal_says_what_is_left_to_load() -> None:
