@@ -84,7 +84,7 @@ def _paired(
     else:
         tail = "p90" in name
         draws = _over_blocks(ours[0], theirs[0], time, weights=weights, least=least, tail=tail)
-        over = f"{BLOCKS} blocks of jobs, one seed"
+        over = f"{_blocks(sum(job.gpu_milli >= least * 1000 for job in measured(ours[0])))} blocks of jobs, one seed"
     low, high = (percentile(draws, 0.025), percentile(draws, 0.975)) if draws else (None, None)
     return Comparison(
         measure=name,
@@ -96,6 +96,10 @@ def _paired(
         high=high,
         over=over,
     )
+
+
+def _blocks(jobs: int) -> int:
+    return min(BLOCKS, jobs)
 
 
 def _better(ours: float, theirs: float) -> float | None:
@@ -120,7 +124,7 @@ def _over_blocks(ours: Run, theirs: Run, time: Time, *, weights: bool, least: in
         for a, b in zip(measured(ours), measured(theirs), strict=True)
         if a.gpu_milli >= least * 1000
     ]
-    count = min(BLOCKS, len(pairs))
+    count = _blocks(len(pairs))
     blocks = [pairs[len(pairs) * i // count : len(pairs) * (i + 1) // count] for i in range(count)]
     sums = [(sum(w * a for a, _, w in block), sum(w * b for _, b, w in block)) for block in blocks]
     draw, found = random.Random(1), []

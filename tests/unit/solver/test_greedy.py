@@ -94,8 +94,8 @@ def test_a_type_that_running_jobs_must_have_is_left_to_them() -> None:
 def test_work_that_needs_many_cores_goes_where_cores_are_to_spare() -> None:
     fleet = [box("h1", 2, cpu_milli=24_000), box("h2", 4, cpu_milli=96_000)]
     others = running(gang("r", 2, request=ask(1, cpu=8)), ("h2", [0]), ("h2", [1]))
-    # On h1 the other card would be left with 8 cores, fewer than a GPU asks; on h2 with 64.
-    assert hosts(start(world(fleet, others, gang("a", request=ask(1, cpu=16)))), "a") == ["h2"]
+    # On h1 the other card would be left with 4 cores, fewer than a GPU asks; on h2 with 60.
+    assert hosts(start(world(fleet, others, gang("a", request=ask(1, cpu=20)))), "a") == ["h2"]
 
 
 def test_fractions_go_to_shared_cards_first_one_team_a_card() -> None:
