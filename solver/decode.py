@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ..model.decision import Resize, Start
 from ..model.ids import HostId, JobId
@@ -37,7 +37,12 @@ class _Chosen:
 def decode(variables: Variables, solution: Sequence[int]) -> tuple[list[Start], list[JobId], list[Resize]]:
     """The starts, the victims and the returns that the solution stands for."""
     instance = variables.instance
-    chosen = [_chosen(gang, variables, solution) for gang in instance.coming if solution[variables.started(gang).index]]
+    chosen = [
+        one
+        for gang in instance.coming
+        if solution[variables.started(gang).index]
+        for one in _apart(_chosen(gang, variables, solution), variables, solution)
+    ]
     # From the lowest level up: a lower level leaves the cards that only higher ones may use, and takes its own first.
     chosen.sort(key=lambda one: (one.gang.record.level, one.inside))
     leaving = [victim for victim in instance.victims if solution[variables.evicted(victim.id).index]]
@@ -68,6 +73,23 @@ def _chosen(gang: Gang, variables: Variables, solution: Sequence[int]) -> _Chose
         counts=counts,
         fractions=_fraction_cards(gang, variables, solution),
     )
+
+
+def _apart(one: _Chosen, variables: Variables, solution: Sequence[int]) -> Iterator[_Chosen]:
+    """The gang, or those of its members that start, each with one of its places."""
+    if not one.gang.members:
+        yield one
+        return
+    role = one.gang.workers[0].role.name
+    starting = (record for record, started in variables.starts(one.gang) if solution[started.index])
+    cards = one.fractions.get(role)
+    places = [place for place, number in one.counts[role].items() for _ in range(number)]
+    for number, record in enumerate(starting):
+        gang = replace(one.gang, record=record, label="", members=())
+        if cards is not None:
+            yield replace(one, gang=gang, fractions={role: [cards[number]]})
+        else:
+            yield replace(one, gang=gang, counts={role: {places[number]: 1}})
 
 
 def _allotted(instance: Instance, chosen: Sequence[_Chosen], gone: Reach) -> dict[JobId, dict[Where, list[int]]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ortools.sat.python.cp_model import IntVar
 
 from ..model.decision import Resize, Start
+from ..model.ids import HostId
 from ..model.placement import WorkerPlacement
 from .classes import Gang, WorkerClass
 from .demand import CardKind
@@ -23,28 +25,56 @@ def encode(variables: Variables, plan: Plan) -> list[tuple[IntVar, int]]:
     """
     by_job: dict[str, Start | Resize] = {start.job: start for start in plan.starts}
     back: dict[str, Start | Resize] = {resize.job: resize for resize in plan.resizes}
-    sides = [(gang, by_job.get(gang.record.id)) for gang in variables.instance.gangs]
-    sides += [(gang, back.get(gang.record.id)) for gang in variables.instance.returns]
     leaving = {preemption.job for preemption in plan.preemptions}
     values = [(variables.evicted(victim.id), int(victim.id in leaving)) for victim in variables.instance.victims]
     shared: set[tuple[str, int]] = set()
-    for gang, found in sides:
-        start = found if found is not None and _of_its_size(gang, found) else None
-        values.append((variables.started(gang), int(start is not None)))
-        inside = variables.inside(gang)
-        if inside is not None and not gang.only_inside:
-            values.append((inside, int(isinstance(start, Start) and start.inside_guarantee)))
+    seat = _seats(variables, plan)
+    for gang in variables.instance.coming:
+        acts = back if gang.back is not None else by_job
+        placements: list[WorkerPlacement] = []
+        for record, started in variables.starts(gang):
+            found = acts.get(record.id)
+            act = found if found is not None and _of_its_size(gang, found) else None
+            values.append((started, int(act is not None)))
+            placements += act.placement.workers if act is not None else ()
+            inside = variables.inside(gang)
+            if inside is not None and not gang.only_inside:
+                values.append((inside, int(isinstance(act, Start) and act.inside_guarantee)))
         for workers in gang.workers:
-            placed = [w for w in start.placement.workers if w.role == workers.role.name] if start else []
-            values += _of_class(variables, gang, workers, placed)
+            placed = [w for w in placements if w.role == workers.role.name]
             if workers.role.request.fractional:
+                placed = [replace(w, gpus=tuple(seat.get((w.host, i), i) for i in w.gpus)) for w in placed]
                 shared |= {(worker.host, index) for worker in placed for index in worker.gpus}
+            values += _of_class(variables, gang, workers, placed)
     for host in variables.instance.hosts.values():
         for card in host.cards:
             variable = variables.shared(host.id, card)
             if variable is not None:
                 values.append((variable, int((host.id, card.index) in shared)))
     return values + _plans(variables, plan)
+
+
+def _seats(variables: Variables, plan: Plan) -> dict[tuple[str, int], int]:
+    """The card that stands in the model for each one that the plan shares anew: of those alike the first ones."""
+    instance = variables.instance
+    fractions = {
+        (record.id, workers.role.name)
+        for gang in instance.coming
+        for workers in gang.workers
+        if workers.role.request.fractional
+        for record in gang.members or (gang.record,)
+    }
+    used: dict[HostId, set[int]] = defaultdict(set)
+    for act in (*plan.starts, *plan.resizes):
+        for worker in act.placement.workers:
+            if (act.job, worker.role) in fractions:
+                used[worker.host].update(worker.gpus)
+    seats = {}
+    for host, indices in used.items():
+        for group in instance.hosts[host].alike():
+            taken = [card.index for card in group if card.index in indices]
+            seats.update({(host, index): card.index for index, card in zip(taken, group, strict=False)})
+    return seats
 
 
 def _of_its_size(gang: Gang, placed: Start | Resize) -> bool:
@@ -84,7 +114,8 @@ def _of_class(
     used = {kind.gpu_type for _, kind in counts if kind is not None}
     values = [(variables.workers_at(workers, slot), counts[slot.host, slot.kind]) for slot in workers.slots]
     if len(workers.gpu_types) > 1:
-        values += [(variables.uses_type(workers, t), int(t in used)) for t in workers.gpu_types]
+        types = [(variables.uses_type(workers, t), int(t in used)) for t in workers.gpu_types]
+        values += [(variable, value) for variable, value in types if variable is not None]
     if workers.role.request.fractional:
         for host_id in dict.fromkeys(slot.host for slot in workers.slots):
             for card in variables.instance.hosts[host_id].cards:

@@ -111,6 +111,14 @@ class HostClass:
         """Kinds of its usable cards, each once, sorted."""
         return tuple(sorted({card.kind for card in self.cards}))
 
+    def alike(self) -> list[list[Card]]:
+        """The cards in groups: those of a group are empty, or become so in the same ways, and have equal room."""
+        groups: dict[object, list[Card]] = {}
+        for card in self.cards:
+            key = (card.kind, card.milli, card.memory_mib, card.team, card.holders, card.index if card.fixed else -1)
+            groups.setdefault(key, []).append(card)
+        return list(groups.values())
+
 
 @dataclass(slots=True)
 class _Load:

@@ -1,6 +1,6 @@
 """The goals of a round as integer expressions, in their order (docs/rounds.md).
 
-One function per term; `goals()` at the end of the file is the table of contents. The same goals are stated a second
+One function per term; the two at the end of the file are the table of contents. The same goals are stated a second
 time, in plain Python, in `goals.py`; the two are compared after every solve.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from ortools.sat.python.cp_model import IntVar
+from ortools.sat.python.cp_model import IntVar, LinearExpr
 
 from ..model.host import MILLI
 from ..model.ids import TeamId
@@ -101,28 +101,33 @@ def _start(level: int, ranks: Order, variables: Variables) -> Sum:
     instance = variables.instance
     scale = instance.policy.objective.horizon_s // 100
     total = Sum()
-    upward: dict[TeamId, list[Gang]] = defaultdict(list)
-    for gang in instance.gangs:
-        if gang.record.level == level:
-            milli = value_milli(gang.record, instance.policy)
-            total.add(scale * milli * ranks.weight[gang.record.id], variables.started(gang))
-        if gang.record.level >= level:
-            upward[gang.record.job.team].append(gang)
-    for team, gangs in sorted(upward.items()):
-        _credit(level, team, gangs, ranks, variables, scale, total)
+    upward: dict[TeamId, list[tuple[int, IntVar]]] = defaultdict(list)
+    for record, started in (start for gang in instance.gangs for start in variables.starts(gang)):
+        milli = value_milli(record, instance.policy)
+        if record.level == level:
+            total.add(scale * milli * ranks.weight[record.id], started)
+        if record.level >= level:
+            upward[record.job.team].append((milli, started))
+    for team, starts in sorted(upward.items()):
+        _credit(level, team, starts, ranks, variables, scale, total)
     return total
 
 
 def _credit(
-    level: int, team: TeamId, gangs: list[Gang], ranks: Order, variables: Variables, scale: int, total: Sum
+    level: int,
+    team: TeamId,
+    starts: list[tuple[int, IntVar]],
+    ranks: Order,
+    variables: Variables,
+    scale: int,
+    total: Sum,
 ) -> None:
-    """Fills the team's curve from its base: one portion per segment, all together what the team starts.
+    """Fills the team's curve from its base: one portion per segment, all together what the team starts [milli-GPU].
 
     The weights fall from segment to segment, so a maximum fills them in order.
     """
-    curve, policy = ranks.curve[team], variables.instance.policy
-    milli = [value_milli(gang.record, policy) for gang in gangs]
-    most = sum(milli)
+    curve = ranks.curve[team]
+    most = sum(milli for milli, _ in starts)
     low, portions = curve.base, []
     for number, (end, weight) in enumerate(zip(curve.ends, curve.weights, strict=True)):
         width = min(end - low, most)
@@ -133,8 +138,7 @@ def _credit(
             low = end
         low = max(low, end)
     if portions:
-        started = sum(amount * variables.started(gang) for amount, gang in zip(milli, gangs, strict=True))
-        variables.model.add(sum(portions) <= started)
+        variables.model.add(sum(portions) <= LinearExpr.weighted_sum([v for _, v in starts], [m for m, _ in starts]))
 
 
 def _speed(variables: Variables) -> Sum:
@@ -247,8 +251,8 @@ def _queue_order(ranks: Order, variables: Variables) -> Sum:
     return total
 
 
-def goals(variables: Variables) -> tuple[Goal, ...]:
-    """Every goal of the round, the most important first. Creates the auxiliary variables that they need."""
+def goals_of_levels(variables: Variables) -> tuple[Goal, ...]:
+    """The goals of each level, the most important first. Creates the auxiliary variables that they need."""
     instance = variables.instance
     waiting = candidates(instance.snapshot)
     ranks = order(instance.snapshot, instance.policy)
@@ -269,6 +273,14 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
             listed.append(Goal(f"plan[{level}]", SECONDS, {"plan": Sum(terms=plan(level, variables))}))
         if level in starting:
             listed.append(Goal(f"start[{level}]", SECONDS, {"start": _start(level, ranks, variables)}))
+    return tuple(listed)
+
+
+def goals_of_the_round(variables: Variables) -> tuple[Goal, ...]:
+    """The goals that come after those of the levels; the same of them."""
+    instance = variables.instance
+    waiting = candidates(instance.snapshot)
+    listed = []
     moving = any(gang_way != job for job, found in instance.ways.items() for gang_way in found)
     if waiting or moving:
         economy = {
@@ -280,7 +292,7 @@ def goals(variables: Variables) -> tuple[Goal, ...]:
         }
         listed.append(Goal("economy", SECONDS, economy))
     if waiting:
-        if promised:
+        if keep_levels(variables):
             listed.append(Goal("calm", WORKERS, {"calm": Sum(terms=calm(variables))}))
-        listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
+        listed.append(Goal("order", PLACES, {"order": _queue_order(order(instance.snapshot, instance.policy), variables)}))
     return tuple(listed)

@@ -71,7 +71,7 @@ class Slots:
         if key not in self._known:
             among = self._narrow(record, role, reach, self._places) if self._narrow else self._places.among(role, reach)
             usable = _open(among, record, self._held, self._snapshot.now_s, over_s)
-            self._known[key] = _slots(record.job.team, role, usable, sites, reach)
+            self._known[key] = slots_on(usable, record.job.team, role, sites, reach)
         return self._known[key]
 
 
@@ -82,9 +82,10 @@ def _open(
     return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
 
 
-def _slots(
-    team: TeamId, role: Role, hosts: Iterable[HostClass], sites: frozenset[SiteId], reach: Reach
+def slots_on(
+    hosts: Iterable[HostClass], team: TeamId, role: Role, sites: frozenset[SiteId], reach: Reach
 ) -> tuple[Slot, ...]:
+    """The slots on these hosts that take at least one worker of the role, as far as capacity goes."""
     slots = []
     for host in hosts:
         if host.host.path.site not in sites:

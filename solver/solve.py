@@ -28,7 +28,8 @@ from .guard import Guard, Unlimited
 from .kernel import WAITING, kernel
 from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
-from .objective import Goal, goals
+from .merge import merged
+from .objective import Goal, goals_of_levels, goals_of_the_round
 from .plan import Plan
 from .prefetch import prefetches
 from .reprieve import reprieve
@@ -61,6 +62,9 @@ _WRITTEN_S = 0.0003
 
 _PLACED_S = 0.004
 """Seconds in which the greedy surely places a gang or finds no place."""
+
+_LARGE = 5_000
+"""Columns above which gangs are merged, and only the goals of levels solved, by one search each, no further than proven."""
 
 
 @paused_collector()
@@ -166,13 +170,26 @@ def _search(
 ) -> tuple[_Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
     policy, model = instance.policy, cp_model.CpModel()
-    variables, listed = build(model, instance, drains, alike=alike)
+    large = instance.columns + drains.columns > _LARGE
+    if large:
+        instance = merged(instance, drains)
+    variables, listed = build(model, instance, drains, alike=alike, whole=not large)
     # In a kernel nobody of some level may leave: what its goals are is then known, and they are not listed.
     attained = {value.name: (value.value, limit) for value, limit in zip(best.values, limits, strict=True)}
     limits = [attained[goal.name][1] for goal in listed]
     incumbent = Incumbent([attained[goal.name][0] for goal in listed], encode(variables, best.plan))
     budget_ms, seed = policy.solve.budget_ms, policy.solve.seed
-    outcome = run(model, listed, incumbent, limits, budget_ms=budget_ms, seed=seed, guard=guard)
+    outcome = run(
+        model,
+        listed,
+        incumbent,
+        limits,
+        budget_ms=budget_ms,
+        seed=seed,
+        guard=guard,
+        starts=_starts(variables),
+        thorough=not large,
+    )
     found = _exact(variables, outcome, instance.snapshot, policy)
     if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
         best = _better(best, _topped_up(found, listed, outcome, incumbent, instance.snapshot, policy))
@@ -181,18 +198,28 @@ def _search(
 
 
 def build(
-    model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS, *, alike: bool = True
+    model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS, *, alike: bool = True, whole: bool = True
 ) -> tuple[Variables, tuple[Goal, ...]]:
     """Writes the whole model of a round: variables, every rule family, the cuts, and the goals.
 
-    `alike`: gangs alike in the instance are alike in the round, as they are not where hosts were left out.
+    `alike`: gangs alike in the instance are alike in the round, as they are not where hosts were left out. Not `whole`:
+    only the goals of levels, as the last ones cost most and give least in a large round.
     """
     variables = Variables(model, instance, drains)
     for add in FAMILIES.values():
         add(model, instance, variables)
     if alike:
         symmetry.add(model, instance, variables)
-    return variables, goals(variables)
+    listed = goals_of_levels(variables)
+    return variables, (*listed, *goals_of_the_round(variables)) if whole else listed
+
+
+def _starts(variables: Variables) -> list[tuple[int, cp_model.IntVar]]:
+    """For each start and plan the highest level with a goal that it may help: its own, or its promise's."""
+    promised = {promise.record.id: promise.level for promise in variables.plans.promises}
+    starts = [start for gang in variables.instance.gangs for start in variables.starts(gang)]
+    starts += [(gang.record, variables.started(gang)) for gang in variables.plans.gangs]
+    return [(max(record.level, promised.get(record.id, 0)), started) for record, started in starts]
 
 
 def _candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> _Candidate:
@@ -224,10 +251,11 @@ def _topped_up(
 
     Starts of that level stay only where they attain more than the incumbent's.
     """
-    for goal, result, mark in zip(listed, outcome.results, incumbent.values, strict=False):
-        if not result.solved and goal.level is not None:
-            level = goal.level + (not goal.name.startswith("start[") or result.value < mark)
-            plans = top_up(snapshot, policy, found.plan, level)
+    for number, (goal, mark) in enumerate(zip(listed, incumbent.values, strict=True)):
+        result = outcome.results[number] if number < len(outcome.results) else None
+        if goal.level is not None and (result is None or not result.solved):
+            above = result is None or not goal.name.startswith("start[") or result.value < mark
+            plans = top_up(snapshot, policy, found.plan, goal.level + above)
             filled = [_candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
             return max(filled, key=lambda one: one.rank, default=None)
     return None

@@ -21,8 +21,8 @@ from .objective import Goal
 
 MINIMUM_MS = 1
 Prepare = Callable[[Any], None]
-LARGE = 12_000
-"""Variables above which only the goals of levels are solved, by the first search alone, and no further than proven."""
+Starts = Sequence[tuple[int, cp_model.IntVar]]
+"""For each gang that may start or be planned: its level, and the variable that says whether it does."""
 
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
@@ -63,17 +63,15 @@ def run(
     budget_ms: int,
     seed: int,
     guard: Guard,
+    starts: Starts = (),
+    thorough: bool = True,
 ) -> Outcome:
     """Solves all goals in order; no stage ends below the incumbent while the stages before ended equal to it.
 
     `uppers`: what no decision can exceed, one a goal. `budget_ms`: deterministic milliseconds for all goals; what a
-    goal leaves goes to the next ones.
+    goal leaves goes to the next ones. Not `thorough`: by the first search alone, and no further than proven.
     """
-    search = _Search(model, incumbent, seed, guard)
-    large = len(model.proto.variables) > LARGE
-    if large:
-        # The last goals cost most and give least there, and what is left open above leaves nothing to build on.
-        goals = [goal for goal in goals if goal.level is not None]
+    search = _Search(model, incumbent, seed, guard, starts)
     for number, goal in enumerate(goals):
         left = budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
@@ -81,20 +79,23 @@ def run(
             break
         # Half of what is left, so that one hard goal cannot starve those behind it; the last may use up all.
         share = left if number == len(goals) - 1 else max(MINIMUM_MS, left // 2)
-        search.outcome.results.append(search.solve(number, goal, uppers[number], share, thorough=not large))
-        if large and not search.outcome.results[-1].solved:
+        search.outcome.results.append(search.solve(number, goal, uppers[number], share, thorough=thorough))
+        if not thorough and not search.outcome.results[-1].solved:
             search.outcome.stopped = search.outcome.stopped or "budget"
             break
     else:
-        search.outcome.stopped = search.outcome.stopped or ("columns" if large else "")
+        search.outcome.stopped = search.outcome.stopped or ("" if thorough else "columns")
     return search.outcome
 
 
 class _Search:
     """The model with the goals frozen so far, and the best solution at hand."""
 
-    def __init__(self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard) -> None:
+    def __init__(
+        self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard, starts: Starts
+    ) -> None:
         self.model = model
+        self.starts = starts
         self.incumbent = incumbent
         self.level_with_incumbent = True
         self.frozen: list[tuple[Goal, int]] = []
@@ -123,6 +124,7 @@ class _Search:
 
     def _maximise(self, goal: Goal, upper: int, share_ms: int, *, thorough: bool) -> StageResult:
         """First the LP-driven search, which proves; what it leaves unproven goes to the portfolio, which improves."""
+        self._leave_out_below(goal.level)
         known = self._best_known(goal)
         scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
         self.model.maximize(expression(goal, scale))
@@ -138,6 +140,11 @@ class _Search:
                 self._hint_best(goal)
             result = self._attempt(goal, scale, result, prepare, max(MINIMUM_MS, share_ms // len(searches)))
         return result
+
+    def _leave_out_below(self, level: int | None) -> None:
+        """Nobody of a lower level starts while the goals of a level are searched for: whoever does only takes room."""
+        for own, started in self.starts:
+            started.proto.domain[1] = int(level is None or own >= level)
 
     def _attempt(self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int) -> StageResult:
         """One search from what is known; the better value and the tighter bound of both."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-from ortools.sat.python.cp_model import CpModel
+from ortools.sat.python.cp_model import CpModel, IntVar
 
 from ..model.ids import JobId
+from ..model.snapshot import JobRecord
 from .classes import Gang, Instance
 from .order import order
 from .variables import Variables
@@ -25,24 +26,28 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     place = numbers.place
     plans = variables.plans
     named = {record.id for record in plans.named}
-    sizes: dict[JobId, list[Gang]] = defaultdict(list)
+    sizes: dict[JobId, list[IntVar]] = defaultdict(list)
+    traits: dict[JobId, list[object]] = defaultdict(list)
     for gang in instance.gangs:
-        if gang.record.id not in named:
-            sizes[gang.record.id].append(gang)
+        for record, started in variables.starts(gang):
+            if record.id not in named:
+                sizes[record.id].append(started)
+                traits[record.id].append(_traits(gang, record))
     alike: dict[object, list[JobId]] = defaultdict(list)
-    for job, gangs in sizes.items():
+    for job, found in traits.items():
         # Weight goes by the size asked, though of that size nothing may be left to start.
-        alike[tuple(_traits(gang) for gang in gangs), numbers.milli[job], plans.over.get(job)].append(job)
+        alike[tuple(found), numbers.milli[job], plans.over.get(job)].append(job)
     for jobs in alike.values():
         jobs.sort(key=lambda job: place[job])
         for before, behind in pairwise(jobs):
-            starts = [variables.started(gang) for gang in sizes[before]]
-            for gang in sizes[behind]:
-                model.add_bool_or(~variables.started(gang), *starts)
+            for started in sizes[behind]:
+                model.add_bool_or(~started, *sizes[before])
 
 
-def _traits(gang: Gang) -> object:
-    job = gang.record.job
+def _traits(gang: Gang, record: JobRecord) -> object:
+    if gang.members:
+        return gang.id, record.job.team
+    job = record.job
     slots = tuple(workers.slots for workers in gang.workers)
-    traits = (job.team, gang.record.level, job.roles, gang.confinement, job.anti_affinity, job.dataset, slots)
+    traits = (job.team, record.level, job.roles, gang.confinement, job.anti_affinity, job.dataset, slots)
     return (*traits, gang.only_inside)

@@ -10,6 +10,7 @@ from ortools.sat.python import cp_model
 
 from ..model.ids import HostId, JobId
 from ..model.job import Role
+from ..model.snapshot import JobRecord
 from .classes import Gang, Instance, WorkerClass
 from .demand import CardKind
 from .held import Card
@@ -47,7 +48,8 @@ class Later:
 class Variables:
     """What the model decides. A plan is a gang beside the one that may start now, and "started" if it is made.
 
-    started(gang)            1 if the gang starts
+    started(gang)            1 if the gang starts; of one with members how many do
+    starts(gang)             its members, or the gang alone, and for each 1 if it starts
     inside(gang)             1 if it starts inside its guarantee
     inside_on(class, type)   1 if it does, with that role on that GPU type
     evicted(job)             1 if a possible victim is preempted
@@ -65,7 +67,8 @@ class Variables:
         self.model = model
         self.instance = instance
         self.plans = plans
-        self._started = {gang.id: model.new_bool_var(f"started[{gang.id}]") for gang in self.placed}
+        self._members: dict[JobId, cp_model.IntVar] = {}
+        self._started = {gang.id: self._start_of(gang) for gang in self.placed}
         self._inside = {gang.id: self._inside_of(gang) for gang in instance.gangs if gang.may_be_inside}
         self._inside_on: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
         self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
@@ -82,6 +85,7 @@ class Variables:
             gang.id: tuple(model.new_bool_var(f"planned[{gang.record.id},{start_s}]") for start_s in gang.starts)
             for gang in plans.gangs
         }
+        self._cards = self._cards_for_fractions()
         for gang in instance.coming:
             for workers in gang.workers:
                 self._create(gang, workers)
@@ -96,6 +100,15 @@ class Variables:
             for workers in later.workers:
                 for slot, count in self._create_counts(later, workers):
                     self._later[slot.host].append(Later(later, workers.role, slot, count))
+
+    def _start_of(self, gang: Gang | LaterGang) -> cp_model.IntVar:
+        if isinstance(gang, LaterGang) or not gang.members:
+            return self.model.new_bool_var(f"started[{gang.id}]")
+        starts = [self.model.new_bool_var(f"started[{member.id}]") for member in gang.members]
+        self._members.update(zip((member.id for member in gang.members), starts, strict=True))
+        number = self.model.new_int_var(0, len(starts), f"number[{gang.id}]")
+        self.model.add(sum(starts) == number)
+        return number
 
     def _inside_of(self, gang: Gang) -> cp_model.IntVar:
         return self._started[gang.id] if gang.only_inside else self.model.new_bool_var(f"inside[{gang.id}]")
@@ -125,8 +138,10 @@ class Variables:
         key = (gang.id, workers.role.name)
         types = workers.gpu_types
         for gpu_type in types:
-            # With one type to choose from the choice is the start itself.
+            # With one type to choose from the choice is the start itself, and one worker makes it by its place.
             only = len(types) == 1
+            if not only and workers.role.count == 1 and gang.id not in self._inside:
+                break
             name = f"type[{gang.id},{workers.role.name},{gpu_type}]"
             self._type[key, gpu_type] = self._started[gang.id] if only else self.model.new_bool_var(name)
             if gang.id in self._inside and gpu_type in workers.covered:
@@ -151,10 +166,21 @@ class Variables:
             else:
                 self._by_kind[slot.host, slot.kind].append(coming)
 
+    def _cards_for_fractions(self) -> dict[HostId, list[Card]]:
+        """On each host no more cards alike than fractions may come to it: which of them are shared is all the same."""
+        most: dict[HostId, int] = defaultdict(int)
+        for gang in self.instance.coming:
+            for workers in gang.workers:
+                for slot in workers.slots if workers.role.request.fractional else ():
+                    most[slot.host] += slot.most
+        hosts = self.instance.hosts
+        return {host: [card for group in hosts[host].alike() for card in group[:n]] for host, n in most.items()}
+
     def _create_on_cards(self, gang: Gang, workers: WorkerClass, slot: Slot) -> None:
         key = (gang.id, workers.role.name)
-        for card in self.instance.hosts[slot.host].cards:
-            most = min(workers.role.count, most_on_card(gang.record.job.team, workers.role, card, gang.widest_reach))
+        for card in self._cards[slot.host]:
+            most = most_on_card(gang.record.job.team, workers.role, card, gang.widest_reach)
+            most = min(workers.role.count * max(1, len(gang.members)), most)
             if card.kind != slot.kind or most == 0:
                 continue
             where = (slot.host, card.index)
@@ -186,6 +212,13 @@ class Variables:
         """1 if the gang starts, or the plan is made."""
         return self._started[gang.id]
 
+    def starts(self, gang: Gang) -> Iterator[tuple[JobRecord, cp_model.IntVar]]:
+        """The candidates that the gang stands for, and for each 1 if it starts."""
+        if not gang.members:
+            yield gang.record, self._started[gang.id]
+        for member in gang.members:
+            yield member, self._members[member.id]
+
     def inside(self, gang: Gang) -> cp_model.IntVar | None:
         """1 if the gang starts inside its guarantee; None where it cannot."""
         return self._inside.get(gang.id)
@@ -214,9 +247,9 @@ class Variables:
         """Fractional workers of the class on that card; None where it can take none."""
         return self._on_card.get(((workers.job, workers.role.name), (host, card.index)))
 
-    def uses_type(self, workers: WorkerClass, gpu_type: str) -> cp_model.IntVar:
-        """1 if the role runs on that GPU type."""
-        return self._type[(workers.job, workers.role.name), gpu_type]
+    def uses_type(self, workers: WorkerClass, gpu_type: str) -> cp_model.IntVar | None:
+        """1 if the role runs on that GPU type; None where no rule asks."""
+        return self._type.get(((workers.job, workers.role.name), gpu_type))
 
     def shared(self, host: HostId, card: Card) -> cp_model.IntVar | None:
         """1 if new fractions come to the card; None where none can, or where somebody on it stays."""

@@ -20,14 +20,15 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """
     for gang in variables.placed:
         for workers in gang.workers:
-            types = workers.gpu_types
-            if len(types) < 2:
+            uses = {t: variables.uses_type(workers, t) for t in workers.gpu_types}
+            chosen = {gpu_type: use for gpu_type, use in uses.items() if use is not None}
+            if len(chosen) < 2:
                 continue
-            model.add(sum(variables.uses_type(workers, t) for t in types) == variables.started(gang))
-            for gpu_type in types:
+            model.add(sum(chosen.values()) == variables.started(gang))
+            for gpu_type, use in chosen.items():
                 on_type = sum(
                     variables.workers_at(workers, slot)
                     for slot in workers.slots
                     if slot.kind is not None and slot.kind.gpu_type == gpu_type
                 )
-                model.add(on_type == workers.role.count * variables.uses_type(workers, gpu_type))
+                model.add(on_type == workers.role.count * use)

@@ -45,10 +45,10 @@ def _on_types(model: CpModel, workers: WorkerClass, inside: IntVar, variables: V
         return
     on_types = []
     for gpu_type in workers.covered:
-        on_type = variables.inside_on(workers, gpu_type)
-        if on_type is not None:
+        on_type, uses = variables.inside_on(workers, gpu_type), variables.uses_type(workers, gpu_type)
+        if on_type is not None and uses is not None:
             on_types.append(on_type)
-            model.add_implication(on_type, variables.uses_type(workers, gpu_type))
+            model.add_implication(on_type, uses)
     model.add(sum(on_types) == inside)
 
 

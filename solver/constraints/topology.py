@@ -15,7 +15,8 @@ from ..variables import Variables
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """Confines gangs and tensor groups."""
     for gang in variables.placed:
-        if gang.confinement.required is not None:
+        # One worker is in one domain whatever it does.
+        if gang.confinement.required is not None and gang.record.job.workers > 1:
             _one_domain(model, instance, gang, gang.confinement.required, variables)
         for workers in gang.workers:
             parallelism = workers.role.parallelism

@@ -14,7 +14,7 @@ from test_brute_returns import resizable
 from phalanx.model.decision import Decision, GoalStatus, Grain
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
-from phalanx.solver import kernel, places, solve, stages
+from phalanx.solver import kernel, places, solve
 from phalanx.solver.classes import reduce
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
@@ -77,7 +77,7 @@ def test_large_models_prove_what_the_exact_stage_proves_and_fill_up_the_rest(
     exact = solve.solve(snapshot, policy)
     short = replace(policy, solve=replace(policy.solve, budget_ms=budget_ms))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "LARGE", 0)
+        patch.setattr(solve, "_LARGE", -1)
         decision = solve.solve(snapshot, short)
     check(snapshot, short, decision)
     for mine, best in zip(decision.goals, exact.goals, strict=True):
@@ -114,5 +114,5 @@ def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large
             assert rank(decision) == exact
     short = replace(policy, solve=replace(policy.solve, budget_ms=1 + seed % 12))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "LARGE", 0)
+        patch.setattr(solve, "_LARGE", -1)
         check(snapshot, short, solve.solve(snapshot, short))
