@@ -170,9 +170,10 @@ class Stage(StrEnum):
 
 
 class Grain(StrEnum):
-    """How finely the round told hosts and workers apart; in a kernel gangs have some of their hosts only."""
+    """How finely the round told gangs apart: each, alike ones together, or so and with some of their hosts only."""
 
     SINGLETONS = "singletons"
+    MERGED = "merged"
     KERNEL = "kernel"
 
 

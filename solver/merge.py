@@ -94,7 +94,7 @@ def _merged(gangs: Sequence[Gang], instance: Instance) -> Gang:
     workers, record = first.workers[0], first.record
     hosts = list(dict.fromkeys(slot.host for slot in workers.slots))
     sites = frozenset(instance.hosts[host].host.path.site for host in hosts)
-    role = replace(workers.role, count=len(gangs))
+    role = replace(workers.role, count=len(gangs), parallelism=None)
     found = slots_on((instance.hosts[host] for host in hosts), record.job.team, role, sites, first.reach)
     known = {(slot.host, slot.kind) for slot in workers.slots}
     slots = tuple(slot for slot in found if (slot.host, slot.kind) in known)

@@ -95,6 +95,7 @@ def solve(
         grain = Grain.KERNEL if size[0] else grain
     elif instance is not None and anything:
         best, outcome, size = _whole(instance, drains, best, limits, guard)
+        grain = Grain.MERGED if _large(instance, drains) and size[0] else grain
     lap("exact")
     bounds = _bounds(best, outcome, limits)
     if outcome.stopped and guard.remaining_s() > 0:
@@ -136,6 +137,10 @@ def _reduced(snapshot: Snapshot, policy: Policy) -> Instance | None:
         return None
 
 
+def _large(instance: Instance, drains: Plans) -> bool:
+    return instance.columns + drains.columns > _LARGE
+
+
 def _affordable(columns: int, guard: Guard) -> bool:
     """Whether the model is surely written before the deadline."""
     return guard.remaining_s() > columns * _WRITTEN_S
@@ -170,7 +175,7 @@ def _search(
 ) -> tuple[_Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
     policy, model = instance.policy, cp_model.CpModel()
-    large = instance.columns + drains.columns > _LARGE
+    large = _large(instance, drains)
     if large:
         instance = merged(instance, drains)
     variables, listed = build(model, instance, drains, alike=alike, whole=not large)
