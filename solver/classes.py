@@ -54,8 +54,8 @@ class Gang:
     Also a running gang that may return: `back` is how it runs now, and `label` tells it from the job itself.
     `reach`: the possible victims whose capacity it may use; `widest_reach`: the same if it starts inside its guarantee,
     where it can (`may_be_inside`); `only_inside`: it starts so or not at all.
-    `members`: the candidates that it stands for where alike ones are merged, each of one worker, in queue order; `record`
-    is the first of them then.
+    `members`: the candidates that it stands for where alike ones are merged, each of one worker, in queue order; then
+    `record` is the first of them.
     """
 
     record: JobRecord

@@ -65,11 +65,12 @@ def _seats(variables: Variables, plan: Plan) -> dict[tuple[str, int], int]:
         for record in gang.members or (gang.record,)
     }
     used: dict[HostId, set[int]] = defaultdict(set)
-    for act in (*plan.starts, *plan.resizes):
+    seats: dict[tuple[str, int], int] = {}
+    acts: tuple[Start | Resize, ...] = (*plan.starts, *plan.resizes)
+    for act in acts:
         for worker in act.placement.workers:
             if (act.job, worker.role) in fractions:
                 used[worker.host].update(worker.gpus)
-    seats = {}
     for host, indices in used.items():
         for group in instance.hosts[host].alike():
             taken = [card.index for card in group if card.index in indices]

@@ -279,7 +279,7 @@ def goals_of_levels(variables: Variables) -> tuple[Goal, ...]:
 def goals_of_the_round(variables: Variables) -> tuple[Goal, ...]:
     """The goals that come after those of the levels; the same of them."""
     instance = variables.instance
-    waiting = candidates(instance.snapshot)
+    waiting, ranks = candidates(instance.snapshot), order(instance.snapshot, instance.policy)
     listed = []
     moving = any(gang_way != job for job, found in instance.ways.items() for gang_way in found)
     if waiting or moving:
@@ -294,5 +294,5 @@ def goals_of_the_round(variables: Variables) -> tuple[Goal, ...]:
     if waiting:
         if keep_levels(variables):
             listed.append(Goal("calm", WORKERS, {"calm": Sum(terms=calm(variables))}))
-        listed.append(Goal("order", PLACES, {"order": _queue_order(order(instance.snapshot, instance.policy), variables)}))
+        listed.append(Goal("order", PLACES, {"order": _queue_order(ranks, variables)}))
     return tuple(listed)

@@ -64,7 +64,7 @@ _PLACED_S = 0.004
 """Seconds in which the greedy surely places a gang or finds no place."""
 
 _LARGE = 5_000
-"""Columns above which gangs are merged, and only the goals of levels solved, by one search each, no further than proven."""
+"""Columns above which gangs are merged, and only the goals of levels solved: one search each, no further than proven."""
 
 
 @paused_collector()

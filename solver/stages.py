@@ -91,9 +91,7 @@ def run(
 class _Search:
     """The model with the goals frozen so far, and the best solution at hand."""
 
-    def __init__(
-        self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard, starts: Starts
-    ) -> None:
+    def __init__(self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard, starts: Starts) -> None:
         self.model = model
         self.starts = starts
         self.incumbent = incumbent
