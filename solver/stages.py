@@ -16,6 +16,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from ..model.policy import SolvePolicy
 from .guard import Guard
 from .objective import Goal
 
@@ -59,21 +60,20 @@ def run(
     goals: Sequence[Goal],
     incumbent: Incumbent,
     uppers: Sequence[int],
+    effort: SolvePolicy,
     *,
-    budget_ms: int,
-    seed: int,
     guard: Guard,
     starts: Starts = (),
     thorough: bool = True,
 ) -> Outcome:
     """Solves all goals in order; no stage ends below the incumbent while the stages before ended equal to it.
 
-    `uppers`: what no decision can exceed, one a goal. `budget_ms`: deterministic milliseconds for all goals; what a
-    goal leaves goes to the next ones. Not `thorough`: by the first search alone, and no further than proven.
+    `uppers`: what no decision can exceed, one a goal. Of the deterministic milliseconds for all goals what one goal
+    leaves goes to the next ones. Not `thorough`: by the first search alone, and no further than proven.
     """
-    search = _Search(model, incumbent, seed, guard, starts)
+    search = _Search(model, incumbent, effort.seed, guard, starts)
     for number, goal in enumerate(goals):
-        left = budget_ms - search.outcome.spent_ms
+        left = effort.budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
             search.outcome.stopped = "budget" if left < MINIMUM_MS else "deadline"
             break

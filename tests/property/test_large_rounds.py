@@ -51,14 +51,14 @@ def test_a_kernel_keeps_the_rules_and_is_never_worse_than_the_greedy(
         decision = solve.solve(snapshot, policy)
         assert decision == solve.solve(snapshot, policy)
     check(snapshot, policy, decision)
-    exact = solve.solve(snapshot, policy)
-    assert rank(decision) <= rank(exact)
+    whole = solve.solve(snapshot, policy)
+    assert rank(decision) <= rank(whole)
 
 
 @settings(deadline=None, max_examples=25)
 @given(snapshot=WORLDS, policy=policies())
 def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: Policy) -> None:
-    exact = solve.solve(snapshot, policy)
+    whole = solve.solve(snapshot, policy)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
         patch.setattr(kernel, "WAITING", 99)
@@ -66,7 +66,7 @@ def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: 
         decision = solve.solve(snapshot, policy)
     check(snapshot, policy, decision)
     if not snapshot.reservations and not decision.reservations and decision.certificate.grain is Grain.KERNEL:
-        assert rank(decision) == rank(exact)
+        assert rank(decision) == rank(whole)
 
 
 @settings(deadline=None, max_examples=30)
@@ -74,13 +74,13 @@ def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: 
 def test_large_models_prove_what_the_exact_stage_proves_and_fill_up_the_rest(
     snapshot: Snapshot, policy: Policy, budget_ms: int
 ) -> None:
-    exact = solve.solve(snapshot, policy)
+    whole = solve.solve(snapshot, policy)
     short = replace(policy, solve=replace(policy.solve, budget_ms=budget_ms))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_LARGE", -1)
+        patch.setattr(exact, "LARGE", -1)
         decision = solve.solve(snapshot, short)
     check(snapshot, short, decision)
-    for mine, best in zip(decision.goals, exact.goals, strict=True):
+    for mine, best in zip(decision.goals, whole.goals, strict=True):
         if mine.status is not GoalStatus.PROVEN or best.status is not GoalStatus.PROVEN or mine.value != best.value:
             break
     else:
@@ -101,7 +101,7 @@ def test_the_index_of_hosts_leaves_no_slot_out(snapshot: Snapshot, policy: Polic
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large_rounds(seed: int) -> None:
     snapshot, policy = resizable(seed)
-    exact = rank(solve.solve(snapshot, policy))
+    whole = rank(solve.solve(snapshot, policy))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
         for hosts in (1, 99):
@@ -109,10 +109,10 @@ def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large
             patch.setattr(kernel, "STARTED", hosts)
             decision = solve.solve(snapshot, policy)
             check(snapshot, policy, decision)
-            assert rank(decision) <= exact
+            assert rank(decision) <= whole
         if not snapshot.reservations and not decision.reservations and decision.certificate.grain is Grain.KERNEL:
-            assert rank(decision) == exact
+            assert rank(decision) == whole
     short = replace(policy, solve=replace(policy.solve, budget_ms=1 + seed % 12))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_LARGE", -1)
+        patch.setattr(exact, "LARGE", -1)
         check(snapshot, short, solve.solve(snapshot, short))

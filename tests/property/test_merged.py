@@ -16,7 +16,7 @@ from phalanx.model.ids import JobId
 from phalanx.model.job_state import JobState
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
-from phalanx.solver import solve
+from phalanx.solver import exact, solve
 from phalanx.solver.classes import reduce
 from phalanx.solver.later import plans
 from phalanx.solver.merge import merged
@@ -45,7 +45,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
 def test_goals_of_levels_are_the_same_as_without_merging(snapshot: Snapshot, policy: Policy) -> None:
     single = solve.solve(snapshot, policy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_LARGE", -1)
+        patch.setattr(exact, "LARGE", -1)
         decision = solve.solve(snapshot, policy)
         assert decision == solve.solve(snapshot, policy)
     assert verify(snapshot, policy, decision) == ()

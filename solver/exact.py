@@ -1,0 +1,163 @@
+"""The exact stage of a round: the model written, its goals solved in order, and the decision that the solution is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from ..model.decision import Stage
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from . import symmetry
+from .classes import Instance
+from .constraints import FAMILIES
+from .decode import decode
+from .decode_plans import decode_plans
+from .demand import candidates
+from .encode import encode
+from .goals import GoalValue, values
+from .guard import Guard
+from .later import NO_PLANS, Plans
+from .merge import merged
+from .objective import Goal, goals_of_levels, goals_of_the_round
+from .plan import Plan
+from .reprieve import reprieve
+from .stages import Incumbent, Outcome, run
+from .top_up import top_up
+from .variables import Variables
+from .verify import verify_starts
+
+Lap = Callable[[str], None]
+"""Is told of the end of each stage."""
+
+LARGE = 5_000
+"""Columns above which gangs are merged and only the goals of levels solved, by one search each, as far as proven."""
+
+_PLACED_S = 0.004
+"""Seconds in which the greedy surely places a gang or finds no place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that keeps all rules, with the goals it reaches."""
+
+    stage: Stage
+    plan: Plan
+    values: tuple[GoalValue, ...]
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Goals in order: the larger tuple is the better decision."""
+        return tuple(value.value for value in self.values)
+
+
+def is_large(instance: Instance, drains: Plans) -> bool:
+    """Whether the round is decided merged, level by level only."""
+    return instance.columns + drains.columns > LARGE
+
+
+def search(
+    instance: Instance,
+    drains: Plans,
+    best: Candidate,
+    limits: Sequence[int],
+    guard: Guard,
+    lap: Lap,
+    *,
+    alike: bool = True,
+) -> tuple[Candidate, Outcome, tuple[int, int]]:
+    """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
+    policy, model = instance.policy, cp_model.CpModel()
+    large = is_large(instance, drains)
+    if large:
+        instance = merged(instance, drains)
+    variables, listed = build(model, instance, drains, alike=alike, whole=not large)
+    # In a kernel nobody of some level may leave: what its goals are is then known, and they are not listed.
+    attained = {value.name: (value.value, limit) for value, limit in zip(best.values, limits, strict=True)}
+    limits = [attained[goal.name][1] for goal in listed]
+    incumbent = Incumbent([attained[goal.name][0] for goal in listed], encode(variables, best.plan))
+    lap("encode")
+    outcome = run(
+        model, listed, incumbent, limits, policy.solve, guard=guard, starts=_starts(variables), thorough=not large
+    )
+    lap("exact")
+    found = _exact(variables, outcome, instance.snapshot, policy)
+    if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
+        best = _better(best, _topped_up(found, listed, outcome, incumbent, instance.snapshot, policy))
+    best = _better(best, found)
+    lap("decode")
+    return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
+
+
+def build(
+    model: cp_model.CpModel, instance: Instance, drains: Plans = NO_PLANS, *, alike: bool = True, whole: bool = True
+) -> tuple[Variables, tuple[Goal, ...]]:
+    """Writes the whole model of a round: variables, every rule family, the cuts, and the goals.
+
+    `alike`: gangs alike in the instance are alike in the round, as they are not where hosts were left out. Not `whole`:
+    only the goals of levels, as the last ones cost most and give least in a large round.
+    """
+    variables = Variables(model, instance, drains)
+    for add in FAMILIES.values():
+        add(model, instance, variables)
+    if alike:
+        symmetry.add(model, instance, variables)
+    listed = goals_of_levels(variables)
+    return variables, (*listed, *goals_of_the_round(variables)) if whole else listed
+
+
+def _starts(variables: Variables) -> list[tuple[int, cp_model.IntVar]]:
+    """For each start and plan the highest level with a goal that it may help: its own, or its promise's."""
+    promised = {promise.record.id: promise.level for promise in variables.plans.promises}
+    starts = [start for gang in variables.instance.gangs for start in variables.starts(gang)]
+    starts += [(gang.record, variables.started(gang)) for gang in variables.plans.gangs]
+    return [(max(record.level, promised.get(record.id, 0)), started) for record, started in starts]
+
+
+def candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> Candidate:
+    """The plan with the goals that it reaches."""
+    reached = values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    return Candidate(stage, plan, reached)
+
+
+def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: Policy) -> Candidate | None:
+    """The exact stage's decision; None where it has none or the verifier finds it at fault."""
+    if outcome.solution is None:
+        return None
+    starts, victims, returns = decode(variables, outcome.solution)
+    planned = decode_plans(variables, outcome.solution, (*starts, *returns), victims)
+    plan = reprieve(snapshot, policy, starts, victims, planned, returns)
+    if verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes):
+        return None
+    return candidate(Stage.EXACT, plan, snapshot, policy)
+
+
+def _topped_up(
+    found: Candidate,
+    listed: Sequence[Goal],
+    outcome: Outcome,
+    incumbent: Incumbent,
+    snapshot: Snapshot,
+    policy: Policy,
+) -> Candidate | None:
+    """The exact decision down to the first goal of a level left unsolved, and all that the greedy adds to that.
+
+    Starts of that level stay only where they attain more than the incumbent's.
+    """
+    for number, (goal, mark) in enumerate(zip(listed, incumbent.values, strict=True)):
+        result = outcome.results[number] if number < len(outcome.results) else None
+        if goal.level is not None and (result is None or not result.solved):
+            above = result is None or not goal.name.startswith("start[") or result.value < mark
+            plans = top_up(snapshot, policy, found.plan, goal.level + above)
+            filled = [candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
+            return max(filled, key=lambda one: one.rank, default=None)
+    return None
+
+
+def _better(greedy_one: Candidate, exact_one: Candidate | None) -> Candidate:
+    """The exact decision on a tie: its goals are the ones that were certified."""
+    if exact_one is None or exact_one.rank < greedy_one.rank:
+        return greedy_one
+    return exact_one
