@@ -14,7 +14,7 @@ from test_brute_returns import resizable
 from phalanx.model.decision import Decision, GoalStatus, Grain
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
-from phalanx.solver import kernel, places, solve
+from phalanx.solver import exact, kernel, places, solve
 from phalanx.solver.classes import reduce
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
