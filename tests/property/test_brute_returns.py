@@ -15,7 +15,7 @@ from moving import moving
 from test_brute_force import NOW, _seats, crowded, equals_brute_force, policy
 from test_brute_plans import drained
 
-from phalanx.model.decision import Decision
+from phalanx.model.decision import Decision, Grain
 from phalanx.model.ids import HostId, JobId, TeamId
 from phalanx.model.job import CheckpointPolicy, Elastic, Job, Preemptible, Role, WorkerRequest
 from phalanx.model.job_state import JobState
@@ -24,6 +24,7 @@ from phalanx.model.policy import Policy
 from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.solver.books import Books
 from phalanx.solver.solve import solve
+from phalanx.solver.verify import verify
 
 BLOCKS = 4
 SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "80"))
@@ -177,3 +178,18 @@ def test_returns_that_starts_need_equal_brute_force(block: int) -> None:
     assert compared >= len(seeds) * 9 // 10, "nearly all instances must be small enough to compare"
     assert seen["return"] * 8 >= compared, "in many decisions gangs must return"
     assert seen["moved"], "some gangs must move"
+
+
+def test_a_round_too_large_to_be_solved_whole_has_returns_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    for snapshot, numbers in map(moving, range(20)):
+        whole = solve(snapshot, numbers)
+        with monkeypatch.context() as patch:
+            patch.setattr("phalanx.solver.solve._reduced", lambda snapshot, policy: None)
+            in_part = solve(snapshot, numbers)
+        assert verify(snapshot, numbers, in_part) == ()
+        if in_part.certificate.grain is Grain.KERNEL and not (in_part.reservations or snapshot.reservations):
+            assert [goal.value for goal in in_part.goals] == [goal.value for goal in whole.goals]
+            seen.update(_kinds(snapshot, in_part))
+    assert seen["moved"]
+    assert seen["smaller"]
