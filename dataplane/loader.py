@@ -163,16 +163,24 @@ class Loader:
         self._at_end = False
 
     def close(self) -> None:
-        """Ends the threads, lets go of the buffers. Raises CorruptShard if rows that a store gave early prove wrong."""
+        """Ends the threads, lets go of the buffers. Raises CorruptShard if rows handed out early prove wrong."""
         failed = self._failure is not None
         self._halt()
         self._transforms.close()
         self._closed = True
+        self._dataset.shards.prove_later = False
         early, self._early = self._early, None
         if early is not None:
             early.rest()
             if not failed:
                 early.finish()
+        if not failed and (names := self._dataset.shards.unproved()):
+            _log.warning(
+                "the loader was closed before %d shards (%s ...), of which it has handed out rows, were compared with "
+                "their checksums",
+                len(names),
+                names[0],
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +220,7 @@ class Loader:
                 self._early = EarlyRows(dataset)
             patience_s = LATEST_START_S if self._early is None else _FAR_START_S
             options: dict[str, Any] = {"threads": fetches, "open_too": early, "latest_start_s": patience_s}
+            shards.prove_later = early and self._read_ahead
             ahead = ReadAhead(self._early or shards, 2 * at_once, **options) if threaded else None
             planner = Planner(
                 *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),

@@ -20,12 +20,13 @@ from .cache import ShardCache
 from .cold import ColdShards
 from .errors import CacheError, CacheFull, CorruptShard
 from .fields import SPAN_SUFFIX, Field
-from .manifest import Manifest
+from .manifest import Manifest, Shard
 from .order import distinct
 from .row_ranges import Array, RowRanges, Rows
-from .shard_file import Grow, in_memory, join, map_items, open_checked, read_into_memory
+from .shard_file import Grow, in_memory, join, map_items, on_disk_only, open_checked, read_into_memory
 from .source import FolderSource, Source
 from .takes import Takes
+from .unproved import Unproved
 
 Shards = npt.NDArray[np.intp]
 
@@ -35,8 +36,10 @@ class OpenShards:
 
     `sources` says for each shard where it comes from; without a cache these must be folders.
 
-    With `verify`, the bytes of each shard are hashed the first time that this process opens it. Safe for threads;
-    after a fork the child starts with none.
+    With `verify`, the bytes of each shard are hashed the first time that this process opens it. With `prove_later`,
+    which whoever calls `warm` may set, one that lies on the disk only gives up to a quarter of its rows before `warm`
+    has hashed it; if it proves wrong, the next gather says so. Safe for threads; after a fork the child starts with
+    none.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class OpenShards:
         self.sources = tuple(sources)
         self._cache = cache
         self.verify = verify
+        self.prove_later = False
         self.keep = keep
         self.variable = tuple(field for field in manifest.fields if field.variable)
         self._fixed = tuple(field.name for field in manifest.fields if not field.variable)
@@ -57,12 +61,13 @@ class OpenShards:
         self._takes = Takes()
         self._open: OrderedDict[int, ExitStack] = OrderedDict()
         self._verified: set[int] = set()
+        self._unproved = Unproved()
         self._cold = ColdShards()
         self._ranges = RowRanges(self._manifest)
         self._items: dict[int, dict[str, Array]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("_lock", "_takes", "_open", "_verified", "_cold", "_ranges", "_items")
+        hidden = ("_lock", "_takes", "_open", "_verified", "_unproved", "_cold", "_ranges", "_items")
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -78,6 +83,7 @@ class OpenShards:
         """
         if self._pid != os.getpid():
             self._reset()
+        self._unproved.tell()
         needed = distinct(shard_of).tolist()
         spans = {field.name + SPAN_SUFFIX: np.empty((len(rows), 2), np.int64) for field in self.variable}
         fixed = {name: out[name] for name in self._fixed} | spans
@@ -88,6 +94,8 @@ class OpenShards:
                 # The cache cannot hold all of them now: with one at a time every process gets on.
                 self._one_by_one(needed, shard_of, rows, fixed, out, grow)
                 return
+            for index in self._unproved.beyond_share(shard_of):
+                self._prove(index)
             self._takes.begin()
         try:
             if len(cold := self._cold.among(shard_of)):
@@ -109,6 +117,8 @@ class OpenShards:
                 read_into_memory(path, self._manifest.shards[index].size_bytes, stop, whole=index not in self._open)
             if open_too:
                 self._open_early(index)
+                if index in self._unproved:
+                    self._prove(index)
         self._cold.forget(index)
 
     def give_way(self) -> None:
@@ -118,6 +128,11 @@ class OpenShards:
                 self._drop(keep=0)
             finally:
                 self._lock.release()
+
+    def unproved(self) -> list[str]:
+        """The files that gave rows and were not hashed yet. Raises CorruptShard for one that proved wrong."""
+        self._unproved.tell()
+        return [self._manifest.shards[index].file for index in self._unproved.left()]
 
     def close(self) -> None:
         """Lets go of all shards."""
@@ -177,7 +192,7 @@ class OpenShards:
     def _open_one(self, index: int, *, wait: bool) -> None:
         """Opens a shard; the caller holds the lock."""
         with ExitStack() as stack:
-            self._place(index, self._checked(index, stack, wait), stack)
+            self._place(index, self._checked(index, stack, wait, later=self.prove_later), stack)
 
     def _open_early(self, index: int) -> None:
         """Opens a shard from another thread than those that gather, which it keeps waiting for a moment only."""
@@ -190,13 +205,23 @@ class OpenShards:
                     self._drop(keep=self.keep - 1)
                     self._place(index, file, stack)
 
-    def _checked(self, index: int, stack: ExitStack, wait: bool) -> FileIO:
-        """A shard's file, pinned, and compared with its checksum if that is wanted and was not done yet."""
+    def _checked(self, index: int, stack: ExitStack, wait: bool, *, later: bool = False) -> FileIO:
+        """A shard's file, pinned, and compared with its checksum if that is wanted, was not done yet, and may not
+        come `later`."""
         shard, fields = self._manifest.shards[index], self._manifest.fields
         path = stack.enter_context(self._pinned(index, wait))
+        verify = self._unverified(index)
         try:
-            file = open_checked(shard, path, fields, self._unverified(index))
-        except CorruptShard:
+            if verify and later and index not in self._unproved and on_disk_only(path):
+                file = open_checked(shard, path, fields, verify=False)
+                self._unproved.add(index, shard.rows)
+                stack.callback(file.close)
+                return file
+            file = open_checked(shard, path, fields, verify)
+        except CorruptShard as error:
+            if index in self._unproved:
+                self._discard(shard)
+                raise self._unproved.wrong(index, error) from error
             if self._cache is None:
                 raise
             # The copy on this host's disk has gone bad; the source may still be good.
@@ -205,7 +230,24 @@ class OpenShards:
             file = open_checked(shard, stack.enter_context(self._pinned(index, wait)), fields, verify=self.verify)
         stack.callback(file.close)
         self._verified.add(index)
+        self._unproved.right(index)
         return file
+
+    def _prove(self, index: int) -> None:
+        """Hashes a shard of which rows were handed out. Raises CorruptShard, as does every later gather."""
+        shard = self._manifest.shards[index]
+        with self._pinned(index, wait=False) as path:
+            try:
+                open_checked(shard, path, self._manifest.fields, verify=True).close()
+            except CorruptShard as error:
+                self._discard(shard)
+                raise self._unproved.wrong(index, error) from error
+        self._verified.add(index)
+        self._unproved.right(index)
+
+    def _discard(self, shard: Shard) -> None:
+        if self._cache is not None:
+            self._cache.discard(shard)
 
     def _unverified(self, index: int) -> bool:
         return self.verify and index not in self._verified

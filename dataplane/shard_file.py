@@ -126,6 +126,15 @@ def _announced(descriptor: int, size: int) -> Iterator[None]:
         yield
 
 
+def on_disk_only(path: Path) -> bool:
+    """Whether the disk is needed to read a file; not if it is missing."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return not in_memory(file.fileno(), os.fstat(file.fileno()).st_size)
+    except FileNotFoundError:
+        return False
+
+
 def in_memory(descriptor: int, size: int) -> bool:
     """Whether a file could be read without its disk, as far as some places all over it tell."""
     byte = [bytearray(1)]

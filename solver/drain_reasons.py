@@ -2,60 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ..model.decision import Preemption, Reason, ReasonKind, RuleFamily, Start
-from ..model.ids import HostId, JobId
+from ..model.decision import Reason, ReasonKind, RuleFamily
+from ..model.ids import HostId
 from ..model.limits import grace_s
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import surely_over_s
-from .drains import Clear, pools
-from .verify_allowed import Allowed, Key, allowances
-from .verify_planned import Planned
+from .drains import pools
 from .wording import duration
 
 
 class DrainReasons:
     """What the reservations of a decision mean for the jobs that wait."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        policy: Policy,
-        reservations: Sequence[Reservation],
-        starts: Sequence[Start] = (),
-        preemptions: Sequence[Preemption] = (),
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, reservations: Sequence[Reservation]) -> None:
         self._snapshot, self._policy = snapshot, policy
         self._plans = {plan.job: plan for plan in reservations}
-        self._allowances = allowances(snapshot, policy)
-        self._allowed = self._at_planned_starts(starts, {act.job for act in preemptions})
-
-    def _at_planned_starts(self, starts: Sequence[Start], gone: Collection[JobId]) -> Allowed | None:
-        """What limits and pools allow at the planned starts; None where nothing limits a plan."""
-        if not self._plans or not self._allowances.most:
-            return None
-        snapshot, policy = self._snapshot, self._policy
-        records = {record.id: record for record in snapshot.jobs}
-        plans = [Planned(records[plan.job], plan.placement, plan.planned_start_s) for plan in self._plans.values()]
-        coming = [(records[start.job], start.placement) for start in starts]
-        over = {record.id: surely_over_s(record, snapshot, policy) for record, _ in coming}
-        return Allowed(self._allowances, plans, coming, gone, Clear(snapshot, policy), over)
-
-    def _limiting(self, record: JobRecord, hosts: Collection[HostId], over_s: int) -> set[JobId]:
-        """The gangs for whose plans a limit, or a reserved pool, has to leave what the job would hold there."""
-        if self._allowed is None:
-            return set()
-        asked: Counter[Key] = Counter()
-        for host in self._snapshot.hosts:
-            for name in {gpu.gpu_type for gpu in host.gpus} if host.id in hosts else ():
-                for key in self._allowances.counting(record, host.path.site, name):
-                    asked[key] = record.job.gpu_milli
-        return {plan.record.id for plan in self._allowed.refused(asked, over_s)}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -78,17 +44,14 @@ class DrainReasons:
         return bool(self._binding(record))
 
     def leaves(self, record: JobRecord, hosts: Collection[HostId]) -> bool:
-        """Whether no plan holds one of these hosts, or what a limit allows, from the job."""
+        """Whether no plan holds one of these hosts from the job."""
         return self.withheld(record, hosts) is None
 
     def withheld(self, record: JobRecord, hosts: Collection[HostId] | None) -> Reason | None:
         """The reason of a job that would find room there, or somewhere after evictions (None), but for what is held."""
         binding = self._binding(record)
         if hosts is not None:
-            over_s = surely_over_s(record, self._snapshot, self._policy)
-            limiting = self._limiting(record, hosts, over_s) if binding else set[JobId]()
-            there = {plan.job for plan in binding if not set(hosts).isdisjoint(plan.placement.hosts)}
-            binding = [plan for plan in binding if plan.job in there or plan.job in limiting]
+            binding = [plan for plan in binding if not set(hosts).isdisjoint(plan.placement.hosts)]
         elif binding:
             wanted = pools(record.job, self._snapshot, self._policy)
             jobs = {other.id: other.job for other in self._snapshot.jobs}

@@ -72,7 +72,7 @@ class Explainer:
         self._covered = Covered(snapshot, starts)
         self._states = {record.id: record.state for record in snapshot.jobs}
         self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))
-        self._drains = DrainReasons(snapshot, policy, reservations, starts, preemptions)
+        self._drains = DrainReasons(snapshot, policy, reservations)
         self._known: dict[tuple[object, ...], Reason] = {}
 
     def reason(self, record: JobRecord) -> Reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..model.ids import JobId, SiteId, TeamId
@@ -108,15 +108,6 @@ class Allowed:
             for key, milli in held.items()
             for plan, _ in self._plans.get(key, ())
         )
-
-    def refused(self, held: Mapping[Key, int], over_s: int) -> list[Planned]:
-        """The plans that would no longer be allowed if that much more were held until then."""
-        return [
-            plan
-            for key, milli in held.items()
-            for plan, _ in self._plans.get(key, ())
-            if plan.at_s < over_s and self._beyond(key, plan, milli) > 0
-        ]
 
     def put_back(self, record: JobRecord) -> None:
         """The job that stopped, or returned, still runs where it was."""

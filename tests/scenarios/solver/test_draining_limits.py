@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from small_worlds import NOW_S, POLICY, box, gang, queued, running, world
 
-from phalanx.model.decision import Decision, GoalStatus, RuleFamily
+from phalanx.model.decision import Decision, GoalStatus
 from phalanx.model.ids import SiteId, TeamId
 from phalanx.model.job import Preemptible
 from phalanx.model.policy import Policy, ReservedPool
@@ -82,9 +82,6 @@ class TestEightMayBeHeld:
         long, short = gang("long", 1, 2, walltime_limit_s=50_000), gang("short", 1, 2, walltime_limit_s=1_200)
         decision = decided(world(FLEET, work, starving(), queued(long, 60), teams=teams), policy)
         assert (started(decision), planned(decision)) == (set(), {"big": END_S})
-        told = {reason.job: reason for reason in decision.waiting}
-        assert (told["long"].families, told["long"].subject) == ((RuleFamily.RESERVATION,), "big")
-        assert told["long"].helps == ("starts at once with a walltime limit of 49 min 30 s",)
         decision = decided(world(FLEET, work, starving(), queued(long, 60), queued(short), teams=teams), policy)
         assert (started(decision), planned(decision)) == ({"short"}, {"big": END_S})
 
