@@ -30,6 +30,7 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.team import GpuQuota, Team, Usage
 from ..model.topology import Layer, Site, TopologyPath
 from ..solver.books import Books
+from ..solver.collector import paused_collector
 from ..solver.placing import Placer
 from .full_rules import with_datasets_and_hunger, with_guarantees_and_caches
 
@@ -58,6 +59,7 @@ class Size:
     full: bool = False
 
 
+@paused_collector()
 def fleet(
     size: Size,
     seed: int,

@@ -17,6 +17,7 @@ from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..solver.books import Books
+from ..solver.collector import paused_collector
 from ..solver.placing import Placer
 from .made_up import one_in_a_hundred
 from .overlay import DAY, HOUR
@@ -151,6 +152,7 @@ def _empty(workload: Workload, at_s: int) -> Snapshot:
     return Snapshot(now_s=at_s, sites=workload.sites, hosts=workload.hosts, teams=workload.teams, links=workload.links)
 
 
+@paused_collector()
 def _settled(empty: Snapshot, there: Sequence[SimJob], policy: Policy, waiting: Sequence[SimJob] = ()) -> Snapshot:
     """Those who are there run where they find a place, one after the other; the others wait, as do those that wait."""
     placer = Placer(empty, policy, Books(empty))

@@ -35,8 +35,8 @@ class Appetite:
     def served(self, free: int, left: Amounts) -> int:
         """How many of so many free cards a host can serve with so much left, to modest demand."""
         for amount, needed in zip(left, self.beside, strict=True):
-            if needed:
-                free = min(free, max(0, amount) // needed)
+            if needed and amount < free * needed:
+                free = max(0, amount) // needed
         return free
 
 

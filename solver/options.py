@@ -61,6 +61,7 @@ class Fleet:
     count: dict[str, int]
     objective: ObjectivePolicy
     appetite: Appetite
+    _blocks: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     def loss(self, role: Role, gpu_type: str) -> int:
         """What the whole role loses of speed and takes of rare cards on that type [mGPU*s]."""
@@ -76,11 +77,15 @@ class Fleet:
     def room(self, free: Mapping[str, int], left: Amounts) -> int:
         """The worth of the free cards of a host, by type, with that left beside them [mGPU*s]."""
         served = self.appetite.served(sum(free.values()), left)
-        blocks = sum(
-            min(cards, served) // gang.gpus * gang.gpus
-            for gang in self.objective.standard_gangs
-            for cards in free.values()
-        )
+        blocks = 0
+        for cards in free.values():
+            most = min(cards, served)
+            found = self._blocks.get(most)
+            if found is None:
+                found = self._blocks[most] = sum(
+                    most // gang.gpus * gang.gpus for gang in self.objective.standard_gangs
+                )
+            blocks += found
         return MILLI * (served * self.objective.usable_s + blocks * self.objective.room_s)
 
 
@@ -101,8 +106,16 @@ class Options:
             ]
             for types in self._loss
         }
-        for types, needs in self._needs.items():
-            for node in needs[0][1].nodes():
+        self._known: dict[object, tuple[int, int, int, int] | None] = {}
+        requests = [(role.count, role.request) for role in shape.roles]
+        self._fractional = any(request.fractional for _, request in requests)
+        self._asked = (
+            sum(count * request.cpu_milli for count, request in requests),
+            sum(count * request.memory_mib for count, request in requests),
+            sum(count * request.network_mbps for count, request in requests),
+        )
+        for types, ((count, first), *_) in self._needs.items():
+            for node in first.nodes(count):
                 if len(node) in self._depths:
                     self._refresh(types, node)
 
@@ -192,11 +205,25 @@ class Options:
     def _narrow(self, types: Types, loss: int, name: HostId, node: Path) -> Cost | None:
         """One host: None where the roles do not fit on it together."""
         book = self._books.hosts[name]
-        requests = [(role.count, role.request) for role in self._shape.roles]
-        cpu = book.cpu_milli - sum(count * request.cpu_milli for count, request in requests)
-        memory = book.memory_mib - sum(count * request.memory_mib for count, request in requests)
-        network = book.network_mbps - sum(count * request.network_mbps for count, request in requests)
-        if len(requests) > 1 and min(cpu, memory, network) < 0:
+        if self._fractional:
+            found = self._alone(types, book)
+        else:
+            # Many hosts are in equal state. Kinds of cards are made once each, so that they may be told by identity.
+            kinds, free = map(id, book.free), map(len, book.free.values())
+            state = (types, book.cpu_milli, book.memory_mib, book.network_mbps, *kinds, *free)
+            if state not in self._known:
+                self._known[state] = self._alone(types, book)
+            found = self._known[state]
+        if found is None:
+            return None
+        lost, opened, after, cpu = found
+        return loss + lost, opened, after, cpu, self._tree.rank[node]
+
+    def _alone(self, types: Types, book: HostBook) -> tuple[int, int, int, int] | None:
+        """The cost of a host but for the types' loss and the place in the tree: nothing else of the host counts."""
+        cpu, memory, network = self._asked
+        left = (book.cpu_milli - cpu, book.memory_mib - memory, book.network_mbps - network)
+        if len(types) > 1 and min(left) < 0:
             return None
         taken: dict[str, int] = {}
         for role, gpu_type in zip(self._shape.roles, types, strict=True):
@@ -205,13 +232,14 @@ class Options:
         free: dict[str, int] = {}
         for kind, cards in book.free.items():
             free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
-        after = {name: cards - taken.get(name, 0) for name, cards in free.items()}
-        if any(cards < 0 and not self._shares(types, name) for name, cards in after.items()):
-            return None
-        after = {name: max(0, cards) for name, cards in after.items()}
+        after = {}
+        for gpu_type, cards_free in free.items():
+            rest = cards_free - taken.get(gpu_type, 0)
+            if rest < 0 and not self._shares(types, gpu_type):
+                return None
+            after[gpu_type] = max(0, rest)
         lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps))
-        lost -= self._fleet.room(after, (cpu, memory, network))
-        return loss + lost, sum(taken.values()), sum(after.values()), cpu, self._tree.rank[node]
+        return lost - self._fleet.room(after, left), sum(taken.values()), sum(after.values()), left[0]
 
     def _shares(self, types: Types, gpu_type: str) -> bool:
         """Whether fractions of several roles may share cards of that type, on which each is counted alone."""

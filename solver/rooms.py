@@ -75,9 +75,9 @@ class Rooms:
         """Workers that fit in that domain, as far as `catch_up` has seen."""
         return self._room.get(node, 0)
 
-    def nodes(self) -> list[Path]:
-        """The domains with room for one worker at least."""
-        return [node for node, room in self._room.items() if room > 0]
+    def nodes(self, number: int = 1) -> list[Path]:
+        """The domains with room for `number` workers at least."""
+        return [node for node, room in self._room.items() if room >= number]
 
     def catch_up(self) -> None:
         """Looks again at every host that was booked on since the last look."""
