@@ -10,32 +10,40 @@ from ..model.ids import HostId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
-from .demand import candidates
+from .demand import usable
 from .options import Types
 from .order import value_milli
 from .placing import Placer
-from .returning import HOUR_S, moves_left, return_loss, saves_its_work
+from .plan import Plan
+from .returning import HOUR_S, moves_left, return_loss, saves_its_work, unwanted
 from .sizes import at_size, settled, sizes
 from .verify import verify_starts
 
 
-def grown(snapshot: Snapshot, policy: Policy) -> tuple[Resize, ...]:
-    """The returns of jobs that grow, in the order of the snapshot's jobs; none where a candidate waits.
+def grown(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Resize, ...]:
+    """The returns of jobs that grow beside the plan, in the order of the snapshot's jobs; none where others return.
 
-    Each takes the largest size that fits on what is free and its own, if the GPUs gained over the horizon are worth
-    more than its restart; high levels and old jobs first, as many as may move in this hour.
+    Each takes the largest size that fits on its own place and on what is free on hosts that no candidate could use, if
+    the GPUs gained over the horizon are worth more than its restart; high levels and old jobs first, as many as may
+    move in this hour.
     """
     snapshot = settled(snapshot)
-    able = [record for record in snapshot.jobs if _may_grow(record, snapshot, policy)]
-    most = moves_left(snapshot, policy)
-    if not able or not most or candidates(snapshot):
+    stopped = {act.job for act in plan.preemptions}
+    able = [r for r in snapshot.jobs if r.id not in stopped and _may_grow(r, snapshot, policy)]
+    most, spared = moves_left(snapshot, policy), unwanted(snapshot, policy)
+    if not able or not most or not spared or plan.resizes:
         return ()
     books = Books(snapshot, policy.reserved)
+    jobs = {record.id: record.job for record in snapshot.jobs}
+    for start in plan.starts:
+        for worker in start.placement.workers:
+            books.take(jobs[start.job], worker)
     found: list[Resize] = []
     for record in sorted(able, key=lambda r: (-r.level, r.started_s or 0, r.id)):
         if len(found) < most:
-            act = _larger(record, snapshot, policy, books)
-            if act is not None and not verify_starts(snapshot, policy, (), (), (), (*found, act)):
+            act = _larger(record, snapshot, policy, books, spared)
+            acts = (plan.starts, plan.preemptions, plan.reservations)
+            if act is not None and not verify_starts(snapshot, policy, *acts, (*found, act)):
                 found.append(act)
                 _book(books, record, act)
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
@@ -60,12 +68,17 @@ def _more(record: JobRecord) -> tuple[int, ...]:
     return tuple(size for size in reversed(sizes(record.job)) if role is not None and size > role.count)
 
 
-def _larger(record: JobRecord, snapshot: Snapshot, policy: Policy, books: Books) -> Resize | None:
+def _larger(
+    record: JobRecord, snapshot: Snapshot, policy: Policy, books: Books, spared: frozenset[HostId]
+) -> Resize | None:
     """The job at the largest size that fits where it leaves its own place, on the GPU types that it has."""
+    if record.placement is None or not spared.issuperset(record.placement.hosts):
+        return None
     own = record.placement.workers if record.placement is not None else ()
     for worker in own:
         books.give(record.job, worker)
-    placer = Placer(snapshot, policy, books, waiting=())
+    hosts = [host for host in usable(snapshot) if host.id in spared]
+    placer = Placer(snapshot, policy, books, waiting=(), hosts=hosts)
     current = _types(record, snapshot)
     for size in _more(record):
         larger = replace(record, job=at_size(record.job, size))

@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..model.host import Host
+from ..model.ids import HostId
 from ..model.job_state import JobState
 from ..model.limits import grace_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, loss, victims
+from .drains import pools
 from .order import value_milli
 from .remember import remembered
 from .rights import never
@@ -83,6 +86,18 @@ def saves_its_work(record: JobRecord, now_s: int, policy: Policy) -> bool:
         and not never(record)
         and not any(role.request.fractional for role in record.job.roles)
     )
+
+
+@remembered
+def unwanted(snapshot: Snapshot, policy: Policy) -> frozenset[HostId]:
+    """The hosts that no candidate could use: it accepts none of their GPU types, or, without GPUs, not their site."""
+    wanted = {pool for record in candidates(snapshot) for pool in pools(record.job, snapshot, policy)}
+
+    def useful(host: Host) -> bool:
+        names = {"", *(gpu.gpu_type for gpu in host.gpus)}
+        return any((host.path.site, name) in wanted for name in names)
+
+    return frozenset(host.id for host in snapshot.hosts if not (wanted and useful(host)))
 
 
 def _shrinkers(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:

@@ -63,7 +63,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     if outcome.stopped and guard.remaining_s() > 0:
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
-    plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy)
+    plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy, best.plan)
     waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
     lap("reasons")
     return Decision(

@@ -11,9 +11,8 @@ from ..model.ids import JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import candidates
 from .order import value_milli
-from .returning import HOUR_S, moves_left, return_loss, returners, saves_its_work
+from .returning import HOUR_S, moves_left, return_loss, returners, saves_its_work, unwanted
 from .sizes import as_started
 from .verify_gang import complete, topology
 from .verify_hosts import eligibility
@@ -60,7 +59,7 @@ def _named(
     resizes: Sequence[Resize],
     records: Mapping[JobId, JobRecord],
 ) -> Iterator[Violation]:
-    """Each returns smaller as a named shrinker, as it is as a named mover, or larger where nobody waits."""
+    """Each returns smaller as a named shrinker, as it is as a named mover, or larger on hosts nobody waits for."""
     named = returners(snapshot, policy)
     shrinkers, movers = ({record.id for record in who} for who in (named.shrinkers, named.movers))
     moved = 0
@@ -85,10 +84,11 @@ def _named(
 
 
 def _grows(record: JobRecord, act: Resize, snapshot: Snapshot, policy: Policy) -> Iterator[Violation]:
-    """It ran long enough, nobody waits, and it is worth its restart."""
+    """It ran long enough, nobody who waits could use its hosts, and it is worth its restart."""
     ran_s = snapshot.now_s - (record.started_s or snapshot.now_s)
-    if candidates(snapshot):
-        yield _fault(act.job, 1, "jobs", f"job {act.job} grows although others wait")
+    wanted = [name for name in act.placement.hosts if name not in unwanted(snapshot, policy)]
+    if wanted:
+        yield _fault(act.job, len(wanted), "hosts", f"job {act.job} grows on {wanted}, which others wait for")
     if not saves_its_work(record, snapshot.now_s, policy) or ran_s < policy.time.grow_after_s:
         text = f"job {act.job} grows after {ran_s} s; it may after {policy.time.grow_after_s} s, if it saves its work"
         yield _fault(act.job, 1, "s", text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from small_worlds import NOW_S, POLICY, box, gang, queued, running, world
+from small_worlds import NOW_S, POLICY, ask, box, gang, queued, running, world
 
 from phalanx.model.decision import Decision, GoalStatus
 from phalanx.model.job import CheckpointPolicy, Elastic, Parallelism, Preemptible
@@ -180,6 +180,21 @@ class TestGrowing:
     def test_not_where_one_waits(self) -> None:
         waiting = gang("w", 1, 16)
         assert solved(world([box("h")], self.small(), waiting)).resizes == ()
+
+    def test_beside_those_who_wait_for_other_hosts(self) -> None:
+        """A gang that asks for A100 waits, and another starts there; the H100 are of no use to either."""
+        waits, starts = gang("w", 1, 8, ["A100"]), gang("s", 1, 2, ["A100"])
+        busy = running(gang("b", 1, 4), ("a", (0, 1, 2, 3)), ran_s=60)
+        fleet = [box("h"), box("a", gpu_type="A100")]
+        decision = solved(world(fleet, self.small(), busy, waits, starts))
+        assert [start.job for start in decision.starts] == ["s"]
+        assert [len(act.placement.workers) for act in decision.resizes] == [8]
+        assert {act.placement.hosts for act in decision.resizes} == {("h",)}
+        assert decision.resizes == solved(world(fleet, self.small(), busy)).resizes
+
+    def test_not_where_one_waits_for_cores_there(self) -> None:
+        cores = gang("w", request=ask(0, cpu=500))
+        assert solved(world([box("h")], self.small(), cores)).resizes == ()
 
     def test_not_before_its_time_nor_twice_an_hour(self) -> None:
         policy = replace(POLICY, time=replace(POLICY.time, grow_after_s=3_601))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
-from small_worlds import NOW_S, POLICY, begin, box, gang, placement, queued, running, world
+from small_worlds import NOW_S, POLICY, ask, begin, box, gang, placement, queued, running, world
 
 from phalanx.model.decision import Resize, Start
 from phalanx.model.host import HostState
@@ -312,7 +312,10 @@ class TestGrowth:
 
     def test_where_nobody_waits(self) -> None:
         assert self.grows() == []
-        assert self.grows(queued(gang("w", 1, 16))) == [("elastic", "g", "jobs")]
+        assert self.grows(queued(gang("w", 1, 16))) == [("elastic", "g", "hosts")]
+        assert self.grows(queued(gang("w", 1, 16, types=["A100"]))) == []
+        assert self.grows(queued(gang("w", 1, 16, sites=("other",)))) == []
+        assert self.grows(queued(gang("w", request=ask(0, cpu=500)))) == [("elastic", "g", "hosts")]
 
     def test_after_its_time(self) -> None:
         assert self.grows(ran_s=600) == []
