@@ -17,10 +17,11 @@ def main() -> None:
     from .saturate import saturate_command
     from .simulate import simulate_command
     from .standard import standard_command
+    from .why import why_command
 
     commands = (
         *(dataplane_command, deadline_command, families_command, growth_command),
-        *(parts_command, simulate_command, saturate_command, standard_command),
+        *(parts_command, simulate_command, saturate_command, standard_command, why_command),
     )
     for command in commands:
         bench.add_command(command)
