@@ -21,12 +21,18 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import replacing
 from .fetch import fetch_s
+from .guard import UNLIMITED, Guard
 from .plan import Plan, assemble
 from .verify_planned import Planned
 
 
-def exchange(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
-    """The plan with placements traded among alike gangs; every rule and every other goal stays as it was."""
+def exchange(snapshot: Snapshot, policy: Policy, plan: Plan, guard: Guard = UNLIMITED) -> Plan:
+    """The plan with placements traded among alike gangs; every rule and every other goal stays as it was.
+
+    When the guard's time is over it is returned as it is.
+    """
+    if guard.remaining_s() <= 0:
+        return plan
     started = {start.job for start in plan.starts}
     records = {record.id: record for record in snapshot.jobs if record.id in started}
     if not any(record.job.dataset for record in records.values()):

@@ -15,6 +15,7 @@ from .admission import Admissions
 from .covered import Covered
 from .demand import Confinement
 from .drain_reasons import DrainReasons
+from .guard import UNLIMITED, Guard
 from .lifts import ANYWHERE, GUARANTEE, LIFTS, Lift, Lifted, matters, sets
 from .order import order
 from .rights import only_inside
@@ -38,11 +39,12 @@ def reasons(
     preemptions: Sequence[Preemption] = (),
     reservations: Sequence[Reservation] = (),
     resizes: Sequence[Resize] = (),
+    guard: Guard = UNLIMITED,
 ) -> tuple[Reason, ...]:
     """Exactly one main reason for every job that waits, in the order of the snapshot, with its sentence.
 
     An elastic gang is spoken of at its smallest size, for with that it would start.
-    Equal requests share the work. A reason is `undecided` where the work set aside is used up.
+    Equal requests share the work. A reason is `undecided` where the work set aside, or the guard's time, is used up.
     """
     snapshot = returned(snapshot, resizes)
     explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
@@ -50,7 +52,10 @@ def reasons(
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
     place = order(snapshot, policy).place
     # The head of the queue comes first, so that the work is spent where it is asked about most.
-    found = {record.id: explainer.reason(record) for record in sorted(waiting, key=lambda r: place.get(r.id, -1))}
+    found = {
+        record.id: explainer.reason(record) if guard.remaining_s() > 0 else explainer.left_open(record)
+        for record in sorted(waiting, key=lambda r: place.get(r.id, -1))
+    }
     return tuple(found[record.id] for record in waiting)
 
 
@@ -88,6 +93,11 @@ class Explainer:
                 self._known[shape] = self._shortage(record)
             reason = varied(self._known[shape], job=record.id)
         reason = self._drains.with_plan(reason)
+        return varied(reason, sentence=sentence(reason))
+
+    def left_open(self, record: JobRecord) -> Reason:
+        """No reason, for want of time; with the plan of the job, if it has one."""
+        reason = self._drains.with_plan(Reason(job=record.id, kind=ReasonKind.UNDECIDED))
         return varied(reason, sentence=sentence(reason))
 
     def _standing(self, record: JobRecord) -> Reason | None:

@@ -18,6 +18,7 @@ from .books import Books
 from .claims import Claims
 from .demand import candidates
 from .goals import values
+from .guard import UNLIMITED, Guard
 from .order import Order, order
 from .placing import Placer
 from .sizes import ways
@@ -32,22 +33,25 @@ Rank = Callable[[JobRecord, Order, int], tuple[int, int]]
 """What starting a gang next is worth, given the milli-GPU that its team starts before it; more goes first."""
 
 
-def greedy(snapshot: Snapshot, policy: Policy) -> tuple[Start, ...]:
+def greedy(snapshot: Snapshot, policy: Policy, guard: Guard = UNLIMITED) -> tuple[Start, ...]:
     """Starts that keep every rule, in the order in which they were chosen.
 
     Within a level the gang goes first that is worth most per milli-GPU, which falls for a team's next gang as the team
     is served; among equals, the head of the queue. Ranking by the whole gang favours small gangs, ranking by its
     first GPU large ones: the better outcome is taken, except that a very large round tries only the former.
+    When the guard's time is over no further gang is looked at.
     """
     waiting = candidates(snapshot)
-    first = _pass(snapshot, policy, waiting, worth)
-    if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS:
+    first = _pass(snapshot, policy, waiting, worth, guard)
+    if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS or guard.remaining_s() <= 0:
         return first
-    second = _pass(snapshot, policy, waiting, rate)
+    second = _pass(snapshot, policy, waiting, rate, guard)
     return max((first, second), key=lambda starts: tuple(goal.value for goal in values(snapshot, policy, starts)))
 
 
-def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank) -> tuple[Start, ...]:
+def _pass(
+    snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], rank: Rank, guard: Guard
+) -> tuple[Start, ...]:
     placer = Placer(snapshot, policy, Books(snapshot, policy.reserved), waiting=waiting)
     claims = Claims(snapshot)
 
@@ -56,7 +60,7 @@ def _pass(snapshot: Snapshot, policy: Policy, waiting: tuple[JobRecord, ...], ra
         sized = ((way, claims.covers(way.job) if inside else None) for way in ways(record))
         return next((there for way, only in sized if (there := placer.place(way, only=only)) is not None), None)
 
-    return in_order(waiting, order(snapshot, policy), rank, place, claims)
+    return in_order(waiting, order(snapshot, policy), rank, place, claims, guard=guard)
 
 
 def in_order(
@@ -66,10 +70,12 @@ def in_order(
     place: Callable[[JobRecord, bool], Placement | None],
     claims: Claims,
     begin: Callable[[int, bool], None] = lambda level, inside: None,
+    *,
+    guard: Guard = UNLIMITED,
 ) -> tuple[Start, ...]:
     """Starts what `place` finds a place for, level by level, those inside their guarantee first, in order of the rank.
 
-    `begin` is told each level, and whether inside starts are placed.
+    `begin` is told each level, and whether inside starts are placed. When the guard's time is over the rest waits.
     """
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
@@ -82,9 +88,9 @@ def in_order(
                 if record.level == level and inside in sides[record.id] and record.id not in placed:
                     first = rank(record, numbers, served[record.job.team])
                     heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
-            if queue:
+            if queue and guard.remaining_s() > 0:
                 begin(level, inside)
-            while queue:
+            while queue and guard.remaining_s() > 0:
                 *before, position, record = heapq.heappop(queue)
                 now = [-part for part in rank(record, numbers, served[record.job.team])]
                 # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.

@@ -15,6 +15,7 @@ from .drain_starts import candidate_starts
 from .drains import Promise, named, promises
 from .evict_search import Search
 from .greedy import Rank, in_order
+from .guard import UNLIMITED, Guard
 from .later_books import LaterBooks
 from .order import Order
 from .plan import Plan, assemble
@@ -93,7 +94,13 @@ Known = dict[Hashable, tuple[int, Placement] | None]
 
 
 def drained_plan(
-    snapshot: Snapshot, policy: Policy, possible: tuple[JobRecord, ...], numbers: Order, rank: Rank, known: Known
+    snapshot: Snapshot,
+    policy: Policy,
+    possible: tuple[JobRecord, ...],
+    numbers: Order,
+    rank: Rank,
+    known: Known,
+    guard: Guard = UNLIMITED,
 ) -> tuple[Plan, bool]:
     """A plan with reservations: level by level what was promised, the starving, then all others by that rank.
 
@@ -102,7 +109,7 @@ def drained_plan(
     waiting = candidates(snapshot)
     search = Search(snapshot, policy, waiting, possible)
     drains = _Drains(snapshot, policy, search, known)
-    starts = in_order(waiting, numbers, rank, drains.place, Claims(snapshot), drains.begin)
+    starts = in_order(waiting, numbers, rank, drains.place, Claims(snapshot), drains.begin, guard=guard)
     chosen = [record.id for record in search.chosen]
     return reprieve(snapshot, policy, starts, chosen, drains.reserved.plans), bool(chosen)
 

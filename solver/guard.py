@@ -18,3 +18,7 @@ class Unlimited:
     def remaining_s(self) -> float:
         """For ever."""
         return float("inf")
+
+
+UNLIMITED = Unlimited()
+"""The guard of all who are given none."""

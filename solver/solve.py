@@ -43,7 +43,9 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     instance = _reduced(snapshot, policy)
     drains = NO_PLANS if instance is None else plans(instance)
     lap("reduce")
-    best = candidate(Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy)), snapshot, policy)
+    best = candidate(
+        Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy, guard), guard), snapshot, policy
+    )
     lap("greedy")
     starting = candidates(snapshot) if instance is None else [gang.record for gang in instance.gangs]
     startable = frozenset(record.id for record in starting)
@@ -64,7 +66,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
     plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy, best.plan)
-    waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    waiting = reasons(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes, guard)
     lap("reasons")
     return Decision(
         snapshot_version=snapshot.store_version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.decision import Decision, Reason
+from ..model.decision import Decision, Reason, Resize
 from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
@@ -24,12 +24,13 @@ def why(snapshot: Snapshot, policy: Policy, decision: Decision, job: JobId, *, m
     told = next((reason for reason in decision.waiting if reason.job == job), None)
     if told is None or not left_open(told):
         return told
-    settled_one = returned(settled(snapshot), decision.resizes)
-    record = next((record for record in settled_one.jobs if record.id == job), None)
+    seen = settled(snapshot)
+    seen = returned(seen, [act for act in decision.resizes if not _grows(act, seen)])
+    record = next((record for record in seen.jobs if record.id == job), None)
     if record is None:
         return told
     explainer = Explainer(
-        settled_one,
+        seen,
         policy,
         decision.starts,
         decision.preemptions,
@@ -37,3 +38,9 @@ def why(snapshot: Snapshot, policy: Policy, decision: Decision, job: JobId, *, m
         reservations=decision.reservations,
     )
     return explainer.reason(record)
+
+
+def _grows(act: Resize, snapshot: Snapshot) -> bool:
+    """Whether the job returns larger: that is decided after the reasons, into room that none who waits can use."""
+    placed = next((record.placement for record in snapshot.jobs if record.id == act.job), None)
+    return placed is not None and len(act.placement.workers) > len(placed.workers)
