@@ -70,7 +70,8 @@ def test_the_cleaning_of_the_docs_and_of_the_example(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(ROOT / "examples")
     import clean_recordings
 
-    data[1, 300] = 1e4
-    dropped, kept = clean_recordings.clean(Recording("a", {"data": data}))
-    assert dropped.samples >= 1
-    assert len(kept["data"]) == len(kept["start"]) == 8 - dropped.samples
+    long = np.random.default_rng(0).normal(size=(3, 6016))
+    long[1, 3000] = 1e4
+    dropped, kept = clean_recordings.clean(Recording("a", {"data": long}))
+    assert dropped.samples == 2, "the windows in which the artefact lies"
+    assert len(kept["data"]) == len(kept["start"]) == 93 - dropped.samples
