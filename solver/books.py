@@ -53,6 +53,17 @@ class Books:
         self._own, other._own = set(), set()
         return other
 
+    def refit(self, hosts: Iterable[Host], held: Iterable[tuple[Job, WorkerPlacement]]) -> None:
+        """These hosts in place of those of their names, with what of `held` is on them; limits and labels stay."""
+        fresh = {host.id: HostBook(host) for host in hosts}
+        for job, worker in held:
+            if worker.host in fresh:
+                fresh[worker.host].book(_request(job, worker), job.team, worker.gpus, 1)
+        self.hosts.update(fresh)
+        self._own.update(fresh)
+        self.changed.extend(fresh)
+        self._untouched = self._untouched and not fresh
+
     @property
     def columns(self) -> Columns:
         """The books as columns, as they are now."""

@@ -123,6 +123,8 @@ class Explainer:
 
     def _shortage(self, record: JobRecord) -> Reason:
         """What the gang lacks beside the rest of the decision, with amounts and tips."""
+        if self._worlds.spent > self._most_work:
+            return Reason(job=record.id, kind=ReasonKind.UNDECIDED)
         if self.could_evict(record):
             held = self._drains.withheld(record, None)
             return held or Reason(job=record.id, kind=ReasonKind.UNDECIDED, subject=_EVICTS)

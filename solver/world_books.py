@@ -8,7 +8,7 @@ from ..model.decision import Start
 from ..model.host import Host
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
-from .books import Books
+from .books import Books, holding
 from .empty_fleet import well
 from .ranks import Ranks
 from .rivals import Rivals
@@ -81,9 +81,15 @@ class WorldBooks:
         key = all_hosts, empty
         if key not in self._bases:
             snapshot = unchecked(self._snapshot, jobs=()) if empty else self._snapshot
-            if all_hosts:
-                snapshot = unchecked(snapshot, hosts=self.well)
-            self._bases[key] = Books(snapshot, self._policy.reserved)
+            if all_hosts and self._policy.reserved:
+                # What pools keep depends on which cards are whole.
+                self._bases[key] = Books(unchecked(snapshot, hosts=self.well), self._policy.reserved)
+            elif all_hosts:
+                books = self._bases[key] = self._base(False, empty=empty).fork()
+                healed = [new for new, old in zip(self.well, self._snapshot.hosts, strict=True) if new is not old]
+                books.refit(healed, holding(snapshot))
+            else:
+                self._bases[key] = Books(snapshot, self._policy.reserved)
         return self._bases[key]
 
     def _book(self, books: Books, world: World, at: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis.strategies import one_of
 from one_more import accepted, could_start
 from strategies import contested, policies, snapshots
 
-from phalanx.model.decision import ReasonKind, RuleFamily
+from phalanx.model.decision import Reason, ReasonKind, RuleFamily
 from phalanx.model.ids import JobId
 from phalanx.model.job_state import WAITING, JobState
 from phalanx.model.placement import Placement
@@ -22,6 +22,8 @@ from phalanx.solver.explain import Explainer, reasons
 from phalanx.solver.lifts import Lift
 from phalanx.solver.placing import Placer
 from phalanx.solver.plan import Plan
+from phalanx.solver.solve import solve
+from phalanx.solver.why import why
 from phalanx.solver.world import NOW
 
 STANDING = {ReasonKind.NEVER_FITS, ReasonKind.HELD, ReasonKind.BLOCKED, ReasonKind.BACK_OFF}
@@ -112,6 +114,16 @@ def test_every_waiting_job_has_one_true_reason(snapshot: Snapshot, policy: Polic
             # Beside plans the greedy may pass over a place that would leave their room.
             several = len(record.job.roles) > 1
             assert several or plan.reservations, "a gang of one role is placed wherever it fits"
+
+
+@settings(deadline=None, max_examples=30)
+@given(snapshot=one_of(snapshots(4, 3, 6, 3), contested(3, 3, 5)), policy=policies())
+def test_asked_about_alone_a_job_is_told_what_the_round_would_have_told(snapshot: Snapshot, policy: Policy) -> None:
+    """Whatever returns or grows in that round."""
+    decision = solve(snapshot, policy)
+    blank = tuple(Reason(job=reason.job, kind=ReasonKind.UNDECIDED) for reason in decision.waiting)
+    for told in decision.waiting:
+        assert why(snapshot, policy, replace(decision, waiting=blank), told.job) == told
 
 
 def victims_of(plan: Plan, snapshot: Snapshot, record: JobRecord) -> set[JobId]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 from small_worlds import ask, box, card, gang, running, world
 
-from phalanx.model.ids import HostId
+from phalanx.model.ids import HostId, TeamId
 from phalanx.model.placement import WorkerPlacement
-from phalanx.solver.books import Books
+from phalanx.solver.books import Books, holding
 from phalanx.solver.demand import CardKind
+from phalanx.solver.seats import ANY_NUMBER, Seats
 
 H100 = CardKind("H100", 80 * 1024)
 H1 = HostId("h1")
@@ -104,3 +108,47 @@ def test_books_of_one_snapshot_do_not_see_each_others_work() -> None:
         assert [len(untouched.free_cards(name)[H100]) for name in untouched.hosts] == [8, 8]
     one.give(job, worker)
     assert one.hosts[H1].cpu_milli == 64_000
+
+
+def test_forked_books_go_their_own_ways() -> None:
+    snapshot, job = world([box("h1"), box("h2")]), gang("a", request=ask(2, cpu=10))
+    one = Books(snapshot)
+    one.take(job, seat(0, 1))
+    other = one.fork()
+    one.take(job, seat(2, 3))
+    other.take(job, seat(4, 5))
+    other.give(job, seat(0, 1))
+    assert one.free_cards(H1) == {H100: (4, 5, 6, 7)}
+    assert other.free_cards(H1) == {H100: (0, 1, 2, 3, 6, 7)}
+    assert (one.hosts[H1].cpu_milli, other.hosts[H1].cpu_milli) == (44_000, 54_000)
+    rows = one.columns.row["h1"]
+    assert [int(books.columns.empty(np.array([rows]))["H100"][0]) for books in (one, other)] == [4, 6]
+
+
+def test_refitted_hosts_carry_what_was_on_them() -> None:
+    worn, whole = (box("h1", [card(0), card(1, "A100", healthy=fit)]) for fit in (False, True))
+    snapshot = world([worn, box("h2")], running(gang("r"), ("h1", [0])))
+    books = Books(snapshot)
+    fitted = books.fork()
+    fitted.refit([whole], holding(snapshot))
+    assert books.free_cards(H1) == {}
+    assert fitted.free_cards(H1) == {CardKind("A100", 80 * 1024): (1,)}
+    # A kind of card that no host had is counted in columns too.
+    assert int(fitted.columns.empty(np.array([fitted.columns.row[H1]]))["A100"][0]) == 1
+    assert fitted.hosts[H1].cpu_milli == books.hosts[H1].cpu_milli < 64_000
+
+
+def test_fractions_counted_by_columns_are_those_counted_card_by_card() -> None:
+    draw = random.Random(5)
+    hosts = [box(f"h{n:02}", [card(0), card(1, memory_gib=40), card(2, "A100"), card(3)]) for n in range(60)]
+    books = Books(world(hosts))
+    for name in list(books.hosts):
+        for index in draw.sample(range(4), 2):
+            part = ask(draw.choice((0.25, 0.5, 1)), cpu=draw.choice((1, 20)), card_gib=draw.choice((0, 10)))
+            books.take(gang("x", request=part, team=draw.choice(("a", "b"))), seat(index, host=name))
+    for request in (ask(0.25), ask(0.3, card_gib=30), ask(0.5, cpu=16), ask(0.75, card_gib=50)):
+        for gpu_type in ("H100", "A100"):
+            seats = Seats(list(books.hosts), books, request, TeamId("a"), gpu_type)
+            rooms = {name: book.room(request, TeamId("a"), gpu_type, ANY_NUMBER) for name, book in books.hosts.items()}
+            assert seats.room == {name: room for name, room in rooms.items() if room}
+            assert len(seats.room) > 10
