@@ -52,10 +52,10 @@ class Busiest:
 class Packed:
     """The openb trace, a list of pods without departures: in order, they run until `load` of the GPUs are in use.
 
-    Of those that follow `waiting` wait. A seed other than 0 is another order of the list.
+    Those that found no place wait, and `waiting` of those that follow. Seeds other than 0 are other orders of the list.
     """
 
-    load: float = 0.9
+    load: float = 0.8
     waiting: int = 500
 
     def __call__(self, seed: int, folder: Path, policy: Policy) -> Poured:
@@ -120,15 +120,12 @@ class Poured:
     def __init__(self, workload: Workload, policy: Policy, load: float, waiting: int, name: str) -> None:
         self.name, self.policy = name, policy
         self._pods, self._draw, self._number = workload.jobs, random.Random(f"pods/{name}"), 0
-        most, held, first = load * workload.gpu_milli, 0, 0
-        while first < len(self._pods) and held < most:
-            held += self._pods[first].job.gpu_milli
-            first += 1
         at_s = DAY + workload.span_s + max(each.work_s for each in self._pods)
         # The list has no times that would fit together: each runs since a moment of its life drawn by chance.
-        there = [self._since(each, at_s, each.work_s) for each in self._pods[:first]]
-        coming = [self._since(each, at_s, HOUR) for each in self._pods[first : first + waiting]]
-        self.start = _settled(_empty(workload, at_s), there, policy, coming)
+        there = [self._since(each, at_s, each.work_s) for each in self._pods]
+        settled = _settled(_empty(workload, at_s), there, policy, round(load * workload.gpu_milli))
+        coming = [self._since(each, at_s, HOUR) for each in self._pods[len(settled.jobs) :][:waiting]]
+        self.start = replace(settled, jobs=(*settled.jobs, *map(_waiting, coming)))
 
     def happens(self, now_s: int, records: Iterable[JobRecord]) -> tuple[int, list[JobRecord]]:
         """A minute later."""
@@ -153,19 +150,23 @@ def _empty(workload: Workload, at_s: int) -> Snapshot:
 
 
 @paused_collector()
-def _settled(empty: Snapshot, there: Sequence[SimJob], policy: Policy, waiting: Sequence[SimJob] = ()) -> Snapshot:
-    """Those who are there run where they find a place, one after the other; the others wait, as do those that wait."""
-    placer = Placer(empty, policy, Books(empty))
-    records = []
-    for record in map(_waiting, there):
+def _settled(empty: Snapshot, there: Sequence[SimJob], policy: Policy, most_milli: int | None = None) -> Snapshot:
+    """One after the other runs where it finds a place, else waits, until so many milli-GPU are in use (None: all)."""
+    waiting = [_waiting(each) for each in there]
+    placer = Placer(empty, policy, Books(empty), waiting=waiting)
+    records, held = [], 0
+    for record in waiting:
+        if most_milli is not None and held >= most_milli:
+            break
+        placer.pressure.leaves(record)
         placement = placer.place(record)
         if placement is not None:
-            since_s = record.submitted_s
+            since_s, held = record.submitted_s, held + record.job.gpu_milli
             record = replace(
                 record, state=JobState.RUNNING, attempt=1, placement=placement, planned_s=since_s, started_s=since_s
             )
         records.append(record)
-    return replace(empty, jobs=(*records, *map(_waiting, waiting)))
+    return replace(empty, jobs=tuple(records))
 
 
 def _waiting(each: SimJob) -> JobRecord:
