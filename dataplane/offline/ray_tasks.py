@@ -121,7 +121,8 @@ def _joined_on_trial(address: str) -> None:
     if trial.returncode:
         lines = [line for line in trial.stderr.splitlines() if line.strip()]
         cause = lines[-1][:300] if lines else f"exit code {trial.returncode}"
-        raise OfflineError(f"{address}: no Ray cluster can be joined there ({cause}); {_WHICH_PORT}")
+        token = "" if os.environ.get("RAY_AUTH_MODE") == "token" else " Does it ask for a token (RAY_AUTH_MODE=token)?"
+        raise OfflineError(f"{address}: no Ray cluster can be joined there ({cause}); {_WHICH_PORT}{token}")
 
 
 def _told(error: Any) -> OfflineError:
