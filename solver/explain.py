@@ -28,8 +28,8 @@ from .wording import sentence
 from .world_view import Spot
 from .worlds import World, Worlds
 
-MOST_WORK = 500_000
-"""Work for all reasons of a round, about half a second; beyond it, jobs of a shape not seen before stay undecided."""
+MOST_WORK = 400_000
+"""Work for all reasons of a round, some tenths of a second; beyond it, jobs of a shape not seen before stay undecided."""
 
 
 def reasons(

@@ -24,8 +24,8 @@ from .widest import Grid, Widest, Work
 TRIAL = 20
 """Work of asking whether a gang has room, where the counts are known; units as of `Work`."""
 
-_PLACED = 1
-"""Work a host of choosing a place."""
+_PLACED = 200
+"""Work of choosing a place, beside a quarter for each host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class View:
 
     def place(self, record: JobRecord, within: Confinement | None, only: Only | None) -> Placement | None:
         """Where the gang would be placed; nothing stays booked."""
-        self._work.spent += _PLACED * len(self._ground.hosts)
+        self._work.spent += _PLACED + len(self._ground.hosts) // 4
         placement = self.placer.place(record, within, only)
         if placement is not None:
             self.placer.remove(record, placement)
@@ -115,7 +115,7 @@ class View:
         if len(record.job.roles) > 1:
             placement = self.place(record, within, only)
             return None if placement is None else self.told(record.job, placement)
-        self._work.spent += _PLACED * len(self._ground.hosts)
+        self._work.spent += _PLACED + len(self._ground.hosts) // 4
         found = self.placer.spot(record, within, only)
         return None if found is None else Spot(found[1], by_type(record.job, found[0]))
 

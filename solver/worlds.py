@@ -31,7 +31,7 @@ from .world_view import Ground, Only, Spot, View
 
 __all__ = ["NOW", "World", "Worlds"]
 
-_BUILT = 10
+_BUILT = 5
 """Work a host of building a world."""
 
 
