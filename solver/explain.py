@@ -29,7 +29,7 @@ from .world_view import Spot
 from .worlds import World, Worlds
 
 MOST_WORK = 400_000
-"""Work for all reasons of a round, some tenths of a second; beyond it, jobs of a shape not seen before stay undecided."""
+"""Work for all reasons of a round, some tenths of a second; beyond it, jobs of a new shape stay undecided."""
 
 
 def reasons(
@@ -167,7 +167,7 @@ class Explainer:
             self._worlds.spent <= self._most_work
             and bool(self._worlds.victims())
             and not self._worlds.could(record)
-            and self._worlds.could(record, World(no_victims=True))
+            and self._worlds.without_victims(record)
         )
 
     def tips(self, record: JobRecord) -> tuple[Variant, ...]:

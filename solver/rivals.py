@@ -8,7 +8,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import victims
 from .ranks import Ranks, rank
-from .rights import only_inside, rights_of
+from .rights import Starter, may_evict, only_inside, rights_of
 
 Parts = tuple[list[JobRecord], list[JobRecord], list[JobRecord]]
 """Those below a rank: all, those that may leave, and those that may not."""
@@ -25,6 +25,7 @@ class Rivals:
         # Whether any of these is outside a guarantee at level 1, so that one inside may come before it.
         self.borrowed = any(self._ranks.bar(each) == rank(1, inside=False) for each in (*leaving, *staying))
         self._known: dict[int, Parts] = {}
+        self._own: dict[Starter, list[JobRecord]] = {}
 
     def ways(self, record: JobRecord) -> tuple[bool, ...]:
         """How the gang is tried: outside guarantees (False), or inside, or both where inside it has more rights."""
@@ -32,6 +33,25 @@ class Rivals:
             return (True,)
         gains = self.borrowed and record.level == 1 and self._rights.can_be_inside(record)
         return (False, True) if gains else (False,)
+
+    def own(self, record: JobRecord) -> list[JobRecord]:
+        """Inside work of level 1 that a gang of level 2 may evict, as it is of the gang's own guarantee.
+
+        This right is in no rank.
+        """
+        if record.level != 2 or not self._rights.guarantee:
+            return []
+        starter = self._rights.starter(record, inside=False)
+        if starter not in self._own:
+            _, _, protected = self.below(rank(2, inside=False))
+            self._own[starter] = [
+                other for other in protected if other.id in self._victims and self.reaches(record, other)
+            ]
+        return self._own[starter]
+
+    def reaches(self, record: JobRecord, other: JobRecord) -> bool:
+        """Whether the gang is of level 2 and has the right to evict that running job, if it may leave at all."""
+        return record.level == 2 and may_evict(self._rights.starter(record, inside=False), self._rights.runner(other))
 
     def below(self, at: int) -> Parts:
         """Who keeps room that jobs of that rank come before."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from ..model.decision import Preemption, Start
 from ..model.host import Host
-from ..model.ids import HostId, SiteId
+from ..model.ids import HostId, JobId, SiteId
 from ..model.job import Job, Role
 from ..model.placement import Placement
 from ..model.policy import Policy, ReservedPool
@@ -74,7 +74,9 @@ class Worlds:
         self._accepted: dict[tuple[object, frozenset[SiteId]], list[tuple[SiteId, str]]] = {}
         self._allowed: dict[tuple[object, ...], frozenset[SiteId]] = {}
         self._known: dict[tuple[object, ...], Spot | None] = {}
-        self._holding: dict[int, dict[HostId, list[int]]] = {}
+        self._holding: dict[tuple[int, int], dict[HostId, list[int]]] = {}
+        self._own: list[JobRecord] = []
+        self._emptied: dict[tuple[JobId, ...], View] = {}
         self._seen: JobRecord | None = None
         self._enough: dict[World, bool] = {}
 
@@ -93,6 +95,7 @@ class Worlds:
         if record is not self._seen:
             self._seen, self._enough = record, {}
             self._rank = max(rank(record.level, inside=inside) for inside in self._rivals.ways(record))
+            self._own = self._rivals.own(record)
 
     def enough(self, record: JobRecord, world: World = NOW) -> bool:
         """Whether enough is free in that world on cards that the gang takes. It is seen then."""
@@ -112,7 +115,8 @@ class Worlds:
 
     def victims(self) -> list[JobRecord]:
         """Running jobs that the gang may evict, and that this round lets run."""
-        return self._rivals.below(self._rank)[1]
+        victims = self._rivals.below(self._rank)[1]
+        return [*victims, *self._own] if self._own else victims
 
     def lower(self) -> list[JobRecord]:
         """Jobs of lower levels, or on borrowed capacity that the gang may claim, that hold capacity and keep it."""
@@ -120,12 +124,31 @@ class Worlds:
 
     def protected(self) -> list[JobRecord]:
         """Those of them that the gang may not evict now."""
-        return self._rivals.below(self._rank)[2]
+        protected = self._rivals.below(self._rank)[2]
+        return [other for other in protected if other not in self._own] if self._own else protected
+
+    def without_victims(self, record: JobRecord) -> bool:
+        """Whether the gang would be placed if all had left that it may evict. It is seen then."""
+        self.see(record)
+        if not self._own:
+            return self.could(record, World(no_victims=True))
+        key = tuple(other.id for other in self._own)
+        if key not in self._emptied:
+            books = self._books_of(World(no_victims=True), self._rank)
+            for other in self._own:
+                for worker in other.placement.workers if other.placement else ():
+                    books.give(other.job, worker)
+            self._emptied[key] = View(self._ground(NOW), books, self._work)
+        return self._emptied[key].could(record, self.sites(record.job), None, None)
 
     def covered(self, record: JobRecord) -> bool:
         """Whether the running job is inside a guarantee that the gang does not reach into."""
         bar = self._ranks.bar(record)
-        return bar > 2 * record.level + 1 and bar >= self._rank
+        return bar > 2 * record.level + 1 and bar >= self._rank and not self._reaches(record)
+
+    def _reaches(self, record: JobRecord) -> bool:
+        """Whether the running job is inside the guarantee of the gang that is seen, which has rights there."""
+        return self._seen is not None and self._rivals.reaches(self._seen, record)
 
     def in_the_way(self, record: JobRecord, placement: Placement) -> list[JobRecord]:
         """The protected jobs that cannot stay where they are if the gang is placed there."""
@@ -151,12 +174,13 @@ class Worlds:
         protected = self.protected()
         ledger = self.view(World(no_lower=True)).books.ledger
         counted = ledger.limits(record.job, placement)
-        if self._rank not in self._holding:
-            holding = self._holding[self._rank] = {}
+        key = self._rank, id(self._own) if self._own else 0
+        if key not in self._holding:
+            holding = self._holding[key] = {}
             for number, other in enumerate(protected):
                 for name in other.placement.hosts if other.placement else ():
                     holding.setdefault(name, []).append(number)
-        near = {number for name in placement.hosts for number in self._holding[self._rank].get(name, ())}
+        near = {number for name in placement.hosts for number in self._holding[key].get(name, ())}
         for number, other in enumerate(protected):
             if other.job.anti_affinity or (
                 counted and other.placement and not counted.isdisjoint(ledger.limits(other.job, other.placement))
@@ -247,7 +271,8 @@ class Worlds:
     def heeds_team(self, record: JobRecord) -> bool:
         """Whether it matters which team's gang it is: it shares cards, or limits or guarantees count it."""
         shares = any(role.request.fractional for role in record.job.roles)
-        return shares or True in self._rivals.ways(record) or self.books.ledger.limits_team(record.job.team)
+        counted = True in self._rivals.ways(record) or bool(self._rivals.own(record))
+        return shares or counted or self.books.ledger.limits_team(record.job.team)
 
     def apart(self, record: JobRecord) -> tuple[object, ...]:
         """What keeps the gang off some hosts: its labels and the windows ahead, and for these how long it may take."""

@@ -68,3 +68,26 @@ def test_fractions_of_two_roles_share_a_card() -> None:
     pair = gang("a", roles=(role("worker", 1, ask(0.3)), role("helper", 1, ask(0.3))))
     (start,) = greedy(world([box("h1", 1)], pair), POLICY)
     assert {worker.gpus for worker in start.placement.workers} == {(0,)}
+
+
+def test_work_of_its_own_guarantee_that_this_round_left_alone_is_not_called_protected() -> None:
+    """A gang of level 2 may evict work of level 1 inside its own guarantee; the greedy does not look for that."""
+    held = running(gang("r", 1, 8, team="lab"), ("h1", range(8)), ran_s=9_000)
+    reason = why(held, gang("a", 1, 4, ["H100"], team="lab", tier=2), fleet=FLEET[:1])
+    assert reason.kind is ReasonKind.UNDECIDED
+    assert "others could be preempted for it" in reason.sentence
+    other = why(held, gang("a", 1, 4, ["H100"], team="other", tier=2), fleet=FLEET[:1])
+    assert (other.families, other.subject) == (
+        (RuleFamily.PREEMPTION,),
+        "r is inside the guarantee of its team",
+    )
+
+
+def test_of_those_in_the_way_only_others_are_named_than_work_of_its_own_guarantee() -> None:
+    jobs = [running(gang(name, 1, 4, team="lab"), ("h1", cards), ran_s=ran_s) for name, cards, ran_s in HALVES]
+    reason = why(*jobs, gang("a", 1, 8, ["H100"], team="lab", tier=2), fleet=FLEET[:1])
+    assert reason.families == (RuleFamily.PREEMPTION,)
+    assert reason.subject == "young has run for 1 min of at least 10 min"
+
+
+HALVES = (("old", range(4), 9_000), ("young", range(4, 8), 60))
