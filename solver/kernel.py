@@ -63,6 +63,8 @@ class _Near:
         self._snapshot, self._policy = snapshot, policy
         self._confinement = confinements(snapshot, policy)
         self._cost = {v.id: victim_cost(v, snapshot, policy) * _LEVEL**v.level for v in victims(snapshot, policy)}
+        self._prices: dict[object, tuple[int, int]] = {}
+        self._sums: dict[frozenset[JobId], int] = {}
         self._ranked: dict[object, list[HostClass]] = {}
         self._asked: Counter[object] = Counter()
         self._number = {host.id: number for number, host in enumerate(snapshot.hosts)}
@@ -72,7 +74,8 @@ class _Near:
         """The window moves on from gang to gang of a kind, so that they do not all crowd on the same hosts."""
         required = self._confinement(record.job).required
         sites = allowed_sites(record.job, self._snapshot, self._policy)
-        key = (role.request, role.gpu_types, role.count, sites, reach, required)
+        request = role.request
+        key = (request.gpu_milli, request.gpu_memory_mib, role.gpu_types, role.count, sites, reach, required)
         if key not in self._ranked:
             there = [host for host in places.among(role, reach) if host.host.path.site in sites]
             self._ranked[key] = self._rank(role, reach, required, there)
@@ -110,6 +113,13 @@ class _Near:
         request = role.request
         if not request.whole_gpus:
             return 0, role.count
+        key = (host.id, reach, role.gpu_types, request.whole_gpus, role.count)
+        if key not in self._prices:
+            self._prices[key] = self._priced(host, role, reach)
+        return self._prices[key]
+
+    def _priced(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, int]:
+        request = role.request
         cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
         blocks = min(role.count, len(cards) // request.whole_gpus)
         held: Counter[frozenset[JobId]] = Counter(self._cheapest(card, reach) for card in cards)
@@ -125,11 +135,14 @@ class _Near:
 
     def _cheapest(self, card: Card, reach: Reach) -> frozenset[JobId]:
         """Who leaves the card if it comes to be empty for these."""
-        return min((way for way in card.ways if way <= reach), key=lambda way: (self._sum(way), sorted(way)))
+        ways = [way for way in card.ways if way <= reach]
+        return ways[0] if len(ways) == 1 else min(ways, key=lambda way: (self._sum(way), sorted(way)))
 
     def _sum(self, jobs: frozenset[JobId]) -> int:
         """Those that are moved are no victims of a level, and cost next to nothing."""
-        return sum(self._cost.get(job, 0) for job in jobs)
+        if jobs not in self._sums:
+            self._sums[jobs] = sum(self._cost.get(job, 0) for job in jobs)
+        return self._sums[jobs]
 
 
 def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
