@@ -170,10 +170,11 @@ class Stage(StrEnum):
 
 
 class Grain(StrEnum):
-    """How finely the round told gangs apart: each, alike ones together, or so and with some of their hosts only."""
+    """How gangs were told apart: each alone, alike ones together, so of the upper levels only, or on some hosts."""
 
     SINGLETONS = "singletons"
     MERGED = "merged"
+    UPPER_LEVELS = "upper_levels"
     KERNEL = "kernel"
 
 

@@ -114,43 +114,88 @@ class Instance:
         return total
 
 
-class TooLarge(Exception):
-    """The instance has more slots than were asked for."""
-
-
-def reduce(snapshot: Snapshot, policy: Policy, *, most: int | None = None, narrow: Narrow | None = None) -> Instance:
+def reduce(snapshot: Snapshot, policy: Policy, *, narrow: Narrow | None = None) -> Instance:
     """The instance of this round at the singleton grain; the snapshot is `settled`.
 
-    `narrow` leaves gangs only some of their hosts. Raises TooLarge once gangs that start have more than `most` slots.
+    `narrow` leaves gangs only some of their hosts.
     """
-    may_leave, may_return = victims(snapshot, policy), returners(snapshot, policy)
-    out = ways_out(may_leave, may_return.movers)
-    hosts, rights = host_classes(snapshot, out), rights_of(snapshot)
-    access, slots = Access(rights, may_leave, may_return.movers), Slots(snapshot, policy, hosts, narrow)
-    confinement = confinements(snapshot, policy)
-    starting = (
-        _start(record, access, rights, slots, confinement)
-        for candidate in candidates(snapshot)
-        for record in ways(candidate)
-    )
-    gangs = _at_most((gang for gang in starting if gang is not None), most)
-    kinds = {host.id: host for host in snapshot.hosts}
-    smaller_ones = ((r, replace(r, job=at_size(r.job, size))) for r in may_return.shrinkers for size in smaller(r))
-    pairs = (*smaller_ones, *((record, record) for record in may_return.movers))
-    returning = (_return(now, then, kinds, slots, confinement) for now, then in pairs)
-    returns = tuple(gang for gang in returning if gang is not None)
-    return Instance(snapshot, policy, hosts, gangs, may_leave, rights, returns, out)
+    round_, size = _Round(snapshot, policy, narrow), _Size()
+    return round_.instance([gang for candidate in candidates(snapshot) for gang in round_.starts(candidate, size)])
 
 
-def _at_most(gangs: Iterable[Gang], most: int | None) -> tuple[Gang, ...]:
-    """The gangs; raises TooLarge as soon as they have more than so many slots."""
-    found, total = [], 0
-    for gang in gangs:
-        found.append(gang)
-        total += sum(len(workers.slots) for workers in gang.workers)
-        if most is not None and total > most:
-            raise TooLarge(f"more than {most} slots")
-    return tuple(found)
+def uppermost(snapshot: Snapshot, policy: Policy, most: int) -> tuple[Instance, int] | None:
+    """The round with the gangs of its highest levels, as many as have at most so many slots, and the lowest of these.
+
+    Slots are counted as if gangs were merged wherever they can be. 0 is the lowest level where the round is whole; None
+    where the gangs of the highest level have more slots.
+    """
+    round_, size = _Round(snapshot, policy, None), _Size()
+    gangs: dict[JobId, list[Gang]] = {}
+    least = None
+    for level in sorted({record.level for record in candidates(snapshot)}, reverse=True):
+        here = {}
+        for candidate in candidates(snapshot):
+            if candidate.level == level and size.slots <= most:
+                here[candidate.id] = round_.starts(candidate, size)
+        if size.slots > most:
+            break
+        gangs, least = gangs | here, level
+    else:
+        least = 0
+    if least is None:
+        return None
+    found = [gang for candidate in candidates(snapshot) for gang in gangs.get(candidate.id, ())]
+    return round_.instance(found), least
+
+
+class _Size:
+    """Slots counted as if gangs were merged wherever they can be: those of one worker each place once."""
+
+    def __init__(self) -> None:
+        self.slots = 0
+        self._known: set[int] = set()
+
+    def add(self, gang: Gang) -> None:
+        """Counts one more."""
+        for workers in gang.workers:
+            if gang.record.job.workers > 1 or id(workers.slots) not in self._known:
+                self.slots += len(workers.slots)
+                self._known.add(id(workers.slots))
+
+
+class _Round:
+    """What the gangs of a round are made from."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, narrow: Narrow | None) -> None:
+        self._snapshot, self._policy = snapshot, policy
+        self._victims, self._returners = victims(snapshot, policy), returners(snapshot, policy)
+        self._out = ways_out(self._victims, self._returners.movers)
+        self._hosts, self._rights = host_classes(snapshot, self._out), rights_of(snapshot)
+        self._access = Access(self._rights, self._victims, self._returners.movers)
+        self._slots = Slots(snapshot, policy, self._hosts, narrow)
+        self._confinement = confinements(snapshot, policy)
+
+    def starts(self, candidate: JobRecord, size: _Size) -> list[Gang]:
+        """The candidate at each size at which it may start; `size` counts them."""
+        found = []
+        for record in ways(candidate):
+            gang = _start(record, self._access, self._rights, self._slots, self._confinement)
+            if gang is not None:
+                size.add(gang)
+                found.append(gang)
+        return found
+
+    def instance(self, gangs: Iterable[Gang]) -> Instance:
+        """The round with these gangs, and with all that may return."""
+        kinds = {host.id: host for host in self._snapshot.hosts}
+        shrinkers, movers = self._returners.shrinkers, self._returners.movers
+        smaller_ones = ((r, replace(r, job=at_size(r.job, size))) for r in shrinkers for size in smaller(r))
+        pairs = (*smaller_ones, *((record, record) for record in movers))
+        returning = (_return(now, then, kinds, self._slots, self._confinement) for now, then in pairs)
+        returns = tuple(gang for gang in returning if gang is not None)
+        return Instance(
+            self._snapshot, self._policy, self._hosts, tuple(gangs), self._victims, self._rights, returns, self._out
+        )
 
 
 def _start(record: JobRecord, access: Access, rights: Rights, slots: Slots, confinement: Confinements) -> Gang | None:

@@ -35,6 +35,9 @@ Lap = Callable[[str], None]
 LARGE = 5_000
 """Columns above which gangs are merged and only the goals of levels solved, by one search each, as far as proven."""
 
+_WRITTEN_S = 0.0001
+"""Seconds in which a column is surely written into a model, with its rows."""
+
 _PLACED_S = 0.004
 """Seconds in which the greedy surely places a gang or finds no place."""
 
@@ -53,9 +56,15 @@ class Candidate:
         return tuple(value.value for value in self.values)
 
 
-def is_large(instance: Instance, drains: Plans) -> bool:
-    """Whether the round is decided merged, level by level only."""
-    return instance.columns + drains.columns > LARGE
+def affordable(columns: int, guard: Guard) -> bool:
+    """Whether the model is surely written before the deadline."""
+    return guard.remaining_s() > columns * _WRITTEN_S
+
+
+def grained(instance: Instance, drains: Plans) -> tuple[Instance, bool]:
+    """The round at the grain at which it is solved, and whether it is a large one: merged, level by level only."""
+    large = instance.columns + drains.columns > LARGE
+    return (merged(instance, drains) if large else instance), large
 
 
 def search(
@@ -66,14 +75,17 @@ def search(
     guard: Guard,
     lap: Lap,
     *,
+    large: bool,
     alike: bool = True,
+    least: int = 0,
 ) -> tuple[Candidate, Outcome, tuple[int, int]]:
-    """The better of the plan at hand and the exact stage's; what that reached, and the size of its model."""
+    """The better of the plan at hand and the exact stage's; what that reached, and the size of its model.
+
+    `least`: the lowest level whose gangs are in the instance; the greedy adds those below.
+    """
     policy, model = instance.policy, cp_model.CpModel()
-    large = is_large(instance, drains)
-    if large:
-        instance = merged(instance, drains)
     variables, listed = build(model, instance, drains, alike=alike, whole=not large)
+    listed = tuple(goal for goal in listed if goal.level is None or goal.level >= least)
     # In a kernel nobody of some level may leave: what its goals are is then known, and they are not listed.
     attained = {value.name: (value.value, limit) for value, limit in zip(best.values, limits, strict=True)}
     limits = [attained[goal.name][1] for goal in listed]
@@ -83,9 +95,15 @@ def search(
         model, listed, incumbent, limits, policy.solve, guard=guard, starts=_starts(variables), thorough=not large
     )
     lap("exact")
-    found = _exact(variables, outcome, instance.snapshot, policy)
+    if large and [result.value for result in outcome.results] == incumbent.values:
+        # The plan at hand attains all that was asked for, and is packed better than a search for that alone packs.
+        found = None
+    else:
+        found = _exact(variables, outcome, instance.snapshot, policy)
     if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
-        best = _better(best, _topped_up(found, listed, outcome, incumbent, instance.snapshot, policy))
+        level = _unsolved(listed, outcome, incumbent, least)
+        if level is not None:
+            best = _better(best, _topped_up(found, level, instance.snapshot, policy))
     best = _better(best, found)
     lap("decode")
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
@@ -134,26 +152,23 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
     return candidate(Stage.EXACT, plan, snapshot, policy)
 
 
-def _topped_up(
-    found: Candidate,
-    listed: Sequence[Goal],
-    outcome: Outcome,
-    incumbent: Incumbent,
-    snapshot: Snapshot,
-    policy: Policy,
-) -> Candidate | None:
-    """The exact decision down to the first goal of a level left unsolved, and all that the greedy adds to that.
+def _unsolved(listed: Sequence[Goal], outcome: Outcome, incumbent: Incumbent, least: int) -> int | None:
+    """The level below which the greedy adds to the decision: of the first goal left unsolved; None if there is none.
 
     Starts of that level stay only where they attain more than the incumbent's.
     """
     for number, (goal, mark) in enumerate(zip(listed, incumbent.values, strict=True)):
         result = outcome.results[number] if number < len(outcome.results) else None
         if goal.level is not None and (result is None or not result.solved):
-            above = result is None or not goal.name.startswith("start[") or result.value < mark
-            plans = top_up(snapshot, policy, found.plan, goal.level + above)
-            filled = [candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
-            return max(filled, key=lambda one: one.rank, default=None)
-    return None
+            return goal.level + (result is None or not goal.name.startswith("start[") or result.value < mark)
+    return least or None
+
+
+def _topped_up(found: Candidate, level: int, snapshot: Snapshot, policy: Policy) -> Candidate | None:
+    """The exact decision's starts of that level and above, and all that the greedy adds to these."""
+    plans = top_up(snapshot, policy, found.plan, level)
+    filled = [candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
+    return max(filled, key=lambda one: one.rank, default=None)
 
 
 def _better(greedy_one: Candidate, exact_one: Candidate | None) -> Candidate:

@@ -8,27 +8,24 @@ from ..model.decision import Certificate, Decision, Grain, Stage
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .bound import judge, uppers
-from .classes import Instance, TooLarge, reduce
+from .classes import Instance, uppermost
 from .collector import paused_collector
 from .demand import candidates
 from .evict import greedy_plan
-from .exact import Candidate, Lap, candidate, is_large, search
+from .exact import Candidate, Lap, affordable, candidate, grained, search
 from .exchange import exchange
 from .explain import reasons
 from .grow import grown
 from .guard import Guard, Unlimited
-from .kernel import WAITING, kernel
 from .later import NO_PLANS, Plans, plans
 from .lp_bound import lp_bounds
+from .partly import in_part
 from .prefetch import prefetches
 from .sizes import settled
 from .stages import Outcome
 
 _FEWEST_COLUMNS = 4_000
 """Exact models of at most this many columns are counted before they are called too large."""
-
-_WRITTEN_S = 0.0001
-"""Seconds in which a column is surely written into a model, with its rows."""
 
 
 @paused_collector()
@@ -40,8 +37,9 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     `lap` is told of the end of each stage: reduce, greedy, encode, exact, decode, bounds, reasons.
     """
     guard, snapshot = guard or Unlimited(), settled(snapshot)
-    instance = _reduced(snapshot, policy)
+    instance, upper = _reduced(snapshot, policy)
     drains = NO_PLANS if instance is None else plans(instance)
+    model, large = (None, False) if instance is None else grained(instance, drains)
     lap("reduce")
     best = candidate(
         Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy, guard), guard), snapshot, policy
@@ -54,12 +52,11 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     returning = None if instance is None else frozenset(gang.record.id for gang in instance.returns)
     limits = uppers(snapshot, policy, startable, known, returning)
     outcome, size, grain = Outcome(), (0, 0), Grain.SINGLETONS
-    if anything and (instance is None or instance.columns + drains.columns > policy.solve.exact_columns):
-        best, outcome, size = _in_kernel(snapshot, policy, best, limits, guard, lap)
-        grain = Grain.KERNEL if size[0] else grain
-    elif instance is not None and anything:
-        best, outcome, size = _whole(instance, drains, best, limits, guard, lap)
-        grain = Grain.MERGED if is_large(instance, drains) and size[0] else grain
+    if anything and (model is None or model.columns + drains.columns > policy.solve.exact_columns):
+        best, outcome, size, grain = in_part(snapshot, policy, upper, best, limits, guard, lap)
+    elif model is not None and anything:
+        best, outcome, size = _whole(model, drains, best, limits, guard, lap, large=large)
+        grain = Grain.MERGED if large and size[0] else grain
     lap("exact")
     bounds = _bounds(best, outcome, limits)
     if outcome.stopped and guard.remaining_s() > 0:
@@ -93,41 +90,26 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     )
 
 
-def _reduced(snapshot: Snapshot, policy: Policy) -> Instance | None:
-    """The round at the singleton grain; None where it is too large for the exact model beyond doubt."""
-    try:
-        return reduce(snapshot, policy, most=max(_FEWEST_COLUMNS, policy.solve.exact_columns))
-    except TooLarge:
-        return None
-
-
-def _affordable(columns: int, guard: Guard) -> bool:
-    """Whether the model is surely written before the deadline."""
-    return guard.remaining_s() > columns * _WRITTEN_S
+def _reduced(snapshot: Snapshot, policy: Policy) -> tuple[Instance | None, tuple[Instance, int] | None]:
+    """The round at the singleton grain; where that is surely too large, None and its highest levels."""
+    upper = uppermost(snapshot, policy, max(_FEWEST_COLUMNS, policy.solve.exact_columns))
+    return (upper[0], None) if upper is not None and upper[1] == 0 else (None, upper)
 
 
 def _whole(
-    instance: Instance, drains: Plans, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
+    instance: Instance,
+    drains: Plans,
+    best: Candidate,
+    limits: Sequence[int],
+    guard: Guard,
+    lap: Lap,
+    *,
+    large: bool,
 ) -> tuple[Candidate, Outcome, tuple[int, int]]:
-    """As `_search`; nothing where there is no time to write the model."""
-    if not _affordable(instance.columns + drains.columns, guard):
+    """As `search`; nothing where there is no time to write the model."""
+    if not affordable(instance.columns + drains.columns, guard):
         return best, Outcome(stopped="deadline"), (0, 0)
-    return search(instance, drains, best, limits, guard, lap)
-
-
-def _in_kernel(
-    snapshot: Snapshot, policy: Policy, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
-) -> tuple[Candidate, Outcome, tuple[int, int]]:
-    """The better of the plan at hand and the kernel's; what was spent, and the size of its model. It bounds nothing."""
-    nothing = best, Outcome(stopped="columns"), (0, 0)
-    if not policy.solve.exact_columns or not _affordable(WAITING * len(candidates(snapshot)), guard):
-        return nothing
-    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
-    columns = instance.columns + drains.columns
-    if columns > policy.solve.exact_columns or not _affordable(columns, guard):
-        return nothing
-    best, outcome, size = search(instance, drains, best, limits, guard, lap, alike=False)
-    return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size
+    return search(instance, drains, best, limits, guard, lap, large=large)
 
 
 def _bounds(best: Candidate, outcome: Outcome, limits: Sequence[int]) -> list[int]:

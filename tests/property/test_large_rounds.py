@@ -14,7 +14,7 @@ from test_brute_returns import resizable
 from phalanx.model.decision import Decision, GoalStatus, Grain
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
-from phalanx.solver import exact, kernel, places, solve
+from phalanx.solver import exact, kernel, partly, places, solve
 from phalanx.solver.classes import reduce
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
@@ -45,7 +45,7 @@ def test_a_kernel_keeps_the_rules_and_is_never_worse_than_the_greedy(
     snapshot: Snapshot, policy: Policy, hosts: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: (None, None))
         patch.setattr(kernel, "WAITING", hosts)
         patch.setattr(kernel, "STARTED", 1)
         decision = solve.solve(snapshot, policy)
@@ -60,7 +60,7 @@ def test_a_kernel_keeps_the_rules_and_is_never_worse_than_the_greedy(
 def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: Policy) -> None:
     whole = solve.solve(snapshot, policy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: (None, None))
         patch.setattr(kernel, "WAITING", 99)
         patch.setattr(kernel, "STARTED", 99)
         decision = solve.solve(snapshot, policy)
@@ -90,6 +90,26 @@ def test_large_models_prove_what_the_exact_stage_proves_and_fill_up_the_rest(
 
 
 @settings(deadline=None, max_examples=40)
+@given(snapshot=WORLDS, policy=policies(), columns=st.integers(1, 60))
+def test_what_is_proven_of_the_highest_levels_alone_is_proven_of_the_round(
+    snapshot: Snapshot, policy: Policy, columns: int
+) -> None:
+    whole = solve.solve(snapshot, policy)
+    few = replace(policy, solve=replace(policy.solve, exact_columns=columns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "_FEWEST_COLUMNS", 0)
+        patch.setattr(partly, "_LEVEL", 3)
+        decision = solve.solve(snapshot, few)
+    check(snapshot, few, decision)
+    if decision.certificate.grain is not Grain.UPPER_LEVELS:
+        return
+    for mine, best in zip(decision.goals, whole.goals, strict=True):
+        if not mine.status is best.status is GoalStatus.PROVEN:
+            break
+        assert mine.value == best.value, mine.name
+
+
+@settings(deadline=None, max_examples=40)
 @given(snapshot=WORLDS, policy=policies())
 def test_the_index_of_hosts_leaves_no_slot_out(snapshot: Snapshot, policy: Policy) -> None:
     indexed = reduce(snapshot, policy)
@@ -103,7 +123,7 @@ def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large
     snapshot, policy = resizable(seed)
     whole = rank(solve.solve(snapshot, policy))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "_reduced", lambda snapshot, policy: None)
+        patch.setattr(solve, "_reduced", lambda snapshot, policy: (None, None))
         for hosts in (1, 99):
             patch.setattr(kernel, "WAITING", hosts)
             patch.setattr(kernel, "STARTED", hosts)

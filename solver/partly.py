@@ -1,0 +1,86 @@
+"""Rounds too large to be solved whole: their highest levels are, or a kernel of hosts; the greedy adds to it.
+
+No goal of a level gets better by who starts at lower levels, and leaving these out breaks no rule. So what is proven of
+the highest levels alone is proven of the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.decision import Grain
+from ..model.policy import Policy
+from ..model.snapshot import Snapshot
+from .classes import Instance
+from .demand import candidates
+from .exact import Candidate, Lap, affordable, grained, search
+from .guard import Guard
+from .kernel import WAITING, kernel
+from .later import LaterGang, plans
+from .merge import merged
+from .stages import Outcome
+
+Result = tuple[Candidate, Outcome, tuple[int, int], Grain]
+"""The better plan, what the search reached and bounds, the size of its model, and how the round was told apart."""
+
+_LEVEL = 2
+"""The highest levels are solved alone where this is among them: those above the usual one, for whom others leave."""
+
+
+def in_part(
+    snapshot: Snapshot,
+    policy: Policy,
+    upper: tuple[Instance, int] | None,
+    best: Candidate,
+    limits: Sequence[int],
+    guard: Guard,
+    lap: Lap,
+) -> Result:
+    """The better of the plan at hand and what is found in part of the round; without columns or time nothing is sought.
+
+    `upper`: the round with the gangs of its highest levels, and the lowest of these.
+    """
+    waiting = candidates(snapshot)
+    if not policy.solve.exact_columns or not affordable(WAITING * len(waiting), guard):
+        return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
+    if upper is not None and upper[1] <= max(_LEVEL, min((record.level for record in waiting), default=0)):
+        found = _upper(*upper, best, limits, guard, lap)
+        if found is not None:
+            return found
+    return _kernel(snapshot, policy, best, limits, guard, lap)
+
+
+def _upper(
+    instance: Instance, level: int, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
+) -> Result | None:
+    """The highest levels alone; None where they are too many, or promises bind lower ones to them."""
+    drains = plans(instance)
+    if any(promise.level >= level > promise.record.level for promise in drains.promises):
+        return None
+    drains = replace(drains, gangs=tuple(gang for gang in drains.gangs if _helps(gang, level)))
+    model = merged(instance, drains)
+    columns = model.columns + drains.columns
+    if columns > instance.policy.solve.exact_columns or not affordable(columns, guard):
+        return None
+    result = search(model, drains, best, limits, guard, lap, large=True, least=level)
+    return *result, Grain.UPPER_LEVELS
+
+
+def _helps(gang: LaterGang, level: int) -> bool:
+    """Whether the plan counts in a goal of the level or above."""
+    return max(gang.record.level, gang.promise.level if gang.promise is not None else 0) >= level
+
+
+def _kernel(
+    snapshot: Snapshot, policy: Policy, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
+) -> Result:
+    """A kernel of hosts, which bounds nothing."""
+    nothing = best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
+    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
+    columns = instance.columns + drains.columns
+    if columns > policy.solve.exact_columns or not affordable(columns, guard):
+        return nothing
+    instance, large = grained(instance, drains)
+    best, outcome, size = search(instance, drains, best, limits, guard, lap, large=large, alike=False)
+    return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size, Grain.KERNEL
