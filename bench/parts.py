@@ -62,7 +62,7 @@ def parts_command(hosts: int, jobs: int, waiting: int, seed: int, repeat: int, a
 
 def measure_parts(hosts: int, jobs: int, waiting: int, seed: int, repeat: int) -> list[Part]:
     """Forecast and reasons of a fleet where about `waiting` jobs wait; codec and store of one of about `jobs` jobs."""
-    size = Size(name=f"beside-{hosts}", hosts=hosts, pending=waiting + waiting // 2)
+    size = Size(name=f"beside-{hosts}", hosts=hosts, pending=waiting + waiting // 6)
     world = MadeUp(size, seed, Policy())
     running = sum(record.placement is not None for record in world.start.jobs)
     busy = _after_a_round(world)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from ..model import codec
@@ -19,7 +20,6 @@ from ..solver.solve import solve
 from .overlay import DAY
 from .real import Replayed
 from .simulator import Options, simulate
-from .stages import unsearched
 from .traces import Choice, named
 from .workload import Workload, runnable
 
@@ -58,6 +58,22 @@ class Queued:
         return cache_folder() / f"{self.trace}-{self.hosts or 'all'}-{rank}.json"
 
 
+class _GreedyAlone:
+    """A guard that leaves time for the greedy, and for nothing that comes after it."""
+
+    def __init__(self) -> None:
+        self._left_s = inf
+
+    def remaining_s(self) -> float:
+        """Seconds left."""
+        return self._left_s
+
+    def lap(self, stage: str) -> None:
+        """Told of the end of each stage."""
+        if stage == "greedy":
+            self._left_s = 0.0
+
+
 @dataclass(slots=True)
 class _Watched:
     """The greedy, and the fullest moment of each day that it saw."""
@@ -69,7 +85,8 @@ class _Watched:
         day = snapshot.now_s // DAY
         if asked > self.best.get(day, (-1, snapshot))[0]:
             self.best[day] = asked, snapshot
-        return solve(snapshot, unsearched(policy))
+        greedy = _GreedyAlone()
+        return solve(snapshot, policy, guard=greedy, lap=greedy.lap)
 
 
 def fullest(workload: Workload, policy: Policy, days: int) -> list[Snapshot]:
