@@ -23,7 +23,7 @@ Grow = Callable[[str, int], Array]
 _PROBES = 16
 _PIECE_BYTES = 1 << 20
 # What a batch asks the disk for must not queue behind much.
-_UNDER_WAY_BYTES = 8 << 20
+_UNDER_WAY_BYTES = 2 << 20
 
 
 def join(views: list[Array], field: Field, out: Mapping[str, Array], grow: Grow) -> None:
