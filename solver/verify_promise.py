@@ -22,7 +22,7 @@ class Hindrance(StrEnum):
     """What keeps an earlier plan from standing: nothing, hosts or work, or only what higher levels take."""
 
     NOTHING = ""
-    FLEET = "hosts lost or work overrunning"
+    FLEET = "hosts lost, work overrunning or a limit lowered"
     HIGHER = "a higher level"
 
 

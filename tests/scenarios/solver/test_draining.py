@@ -209,7 +209,7 @@ def test_p14_an_overdue_promise_is_planned_anew_with_its_cause_and_keeps_its_age
     decision = decided(overdue(-500))
     (plan,) = decision.reservations
     assert (plan.id, plan.created_s, plan.planned_start_s - NOW_S) == ("r", NOW_S - 900, 40)
-    assert plan.cause == "hosts lost or work overrunning"
+    assert plan.cause == "hosts lost, work overrunning or a limit lowered"
     assert plan.broken == 0
 
 

@@ -135,6 +135,11 @@ def test_a_limit_that_is_lowered_takes_the_promise_with_a_cause() -> None:
     assert planned(first) == {"big": END_S}
     lower = replace(snapshot, teams=tuple(limited(6)), reservations=first.reservations)
     assert planned(decided(lower, POLICY)) == {"big": END_S}
+    more = at_work("three", "h2", 3, limit_s=9_000, team="team")
+    late = replace(snapshot, jobs=(*snapshot.jobs, more), teams=tuple(limited(6)), reservations=first.reservations)
+    (plan,) = decided(late, POLICY).reservations
+    assert plan.planned_start_s == NOW_S + 9_000 - 600 + 40
+    assert plan.cause == "hosts lost, work overrunning or a limit lowered"
     none = replace(snapshot, teams=tuple(limited(3)), reservations=first.reservations)
     decision = decided(none, POLICY)
     assert (decision.reservations, decision.releases) == ((), tuple(plan.id for plan in first.reservations))

@@ -233,4 +233,4 @@ class TestDecision:
         snapshot = case.promised(work("v", "h1", [0], 1_200))
         big = next(record for record in snapshot.jobs if record.id == "big")
         (told,) = assemble(snapshot, POLICY, (), (), [Planned(big, placement(BIG, *BOTH), NOW_S + 1_200)]).reservations
-        assert (told.broken, told.cause) == (0, "hosts lost or work overrunning")
+        assert (told.broken, told.cause) == (0, "hosts lost, work overrunning or a limit lowered")
