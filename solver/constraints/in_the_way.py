@@ -16,6 +16,7 @@ from ...model.job import Job
 from ...model.snapshot import JobRecord
 from ...model.topology import Layer
 from ..classes import Gang, Instance
+from ..demand import placeable
 from ..variables import Variables
 from .quota import held_by_type, lineage
 
@@ -61,6 +62,8 @@ class _Near:
         self._paths = {host.id: host.path for host in snapshot.hosts}
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         self._pools = {(pool.site, pool.gpu_type) for pool in instance.policy.reserved}
+        self._pooled = {host.id for host in snapshot.hosts if self._pools and placeable(host)}
+        self._broken = {(host.id, gpu.index) for host in snapshot.hosts for gpu in host.gpus if not gpu.healthy}
         self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
         self._line = lineage(snapshot)
         self._layers: dict[str, set[Layer]] = {}
@@ -93,7 +96,7 @@ class _Near:
         path, record = self._paths[place.host], place.gang.record
         if place.gpu_type is not None:
             yield from self._limited(record.job.team, place.gpu_type)
-            if record.level == 1 and (path.site, place.gpu_type) in self._pools:
+            if record.level == 1 and place.host in self._pooled and (path.site, place.gpu_type) in self._pools:
                 yield path.site, place.gpu_type
         yield from self._labelled(record.job, [place.host])
 
@@ -106,7 +109,8 @@ class _Near:
         for worker in victim.placement.workers if victim.placement and victim.level == 1 else ():
             for index in worker.gpus:
                 pool = (self._paths[worker.host].site, self._types[worker.host, index])
-                if pool in self._pools:
+                counts = worker.host in self._pooled and (worker.host, index) not in self._broken
+                if counts and pool in self._pools:
                     yield pool
         yield from self._labelled(victim.job, hosts)
 

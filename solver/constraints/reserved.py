@@ -63,13 +63,14 @@ def on_cards(record: JobRecord, cards: set[tuple[HostId, int]]) -> int:
 
 
 def _counts(instance: Instance, workers: WorkerClass, pool: ReservedPool, variables: Variables) -> list[IntVar]:
-    """The class's counts on the pool's cards."""
+    """The class's counts on the pool's cards; a spare's are in none."""
     return [
         variables.workers_at(workers, slot)
         for slot in workers.slots
         if slot.kind is not None
         and slot.kind.gpu_type == pool.gpu_type
         and instance.hosts[slot.host].host.path.site == pool.site
+        and placeable(instance.hosts[slot.host].host)
     ]
 
 

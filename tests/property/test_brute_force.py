@@ -58,7 +58,18 @@ def crowded(seed: int) -> Snapshot:
         Team(id=TeamId("b"), weight=300, limit=_limit(rng), guarantee=_guarantee(rng)),
     )
     empty = Snapshot(now_s=NOW, sites=(Site(id=SiteId("s")),), hosts=hosts, teams=teams)
-    return replace(empty, jobs=(*_running(rng, empty), *jobs))
+    return _with_spare(seed, replace(empty, jobs=(*_running(rng, empty), *jobs)))
+
+
+def _with_spare(seed: int, snapshot: Snapshot) -> Snapshot:
+    """Sometimes the last host is a spare, and a waiting gang lost the first one lately."""
+    rng = random.Random(f"spare {seed}")
+    if rng.random() < 0.85:
+        return snapshot
+    hosts = (*snapshot.hosts[:-1], replace(snapshot.hosts[-1], spare=True))
+    *others, last = snapshot.jobs
+    lost = replace(last, replacing=(snapshot.hosts[0].id,), replacing_until_s=NOW + rng.choice((0, 200)), attempt=1)
+    return replace(snapshot, hosts=hosts, jobs=(*others, lost))
 
 
 def _running(rng: random.Random, empty: Snapshot) -> tuple[JobRecord, ...]:

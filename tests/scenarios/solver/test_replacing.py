@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from small_worlds import NOW_S, POLICY, begin, box, decide, gang, queued, world
 
+from phalanx.model.decision import GoalStatus
 from phalanx.model.host import HostState
-from phalanx.model.policy import Policy, SolvePolicy
+from phalanx.model.ids import SiteId
+from phalanx.model.policy import Policy, ReservedPool, SolvePolicy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.solve import solve
 from phalanx.solver.verify import verify
@@ -50,6 +52,20 @@ class TestHeldHosts:
 
     def test_a_higher_level_does_not_wait(self, policy: Policy) -> None:
         assert starts(after_the_loss(back=False, tier=1), policy).keys() == {"j2"}
+
+
+def test_a_spare_that_replaces_a_host_is_in_no_reserved_pool() -> None:
+    """The pool keeps more from level 1 than there is, but the spare's cards are none of it."""
+    pool = ReservedPool(site=SiteId("s"), gpu_type="H100", gpu_milli=8_000)
+    policy = replace(POLICY, reserved=(pool,))
+    held = {"attempt": 1, "replacing": ("h1",), "replacing_until_s": NOW_S + 200}
+    lost, small = queued(gang("j1", 1, 2), 100, **held), queued(gang("j3", 1, 1), 50, **held)
+    fleet = [box("h1", 8, state=HostState.DOWN), box("s1", 2, spare=True)]
+    snapshot = world(fleet, lost, small, gang("j2", 1, 2))
+    decision = solve(snapshot, policy)
+    assert {start.job: start.placement.hosts for start in decision.starts} == {"j1": ("s1",)}
+    assert verify(snapshot, policy, decision) == ()
+    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
 
 
 def test_the_verifier_refuses_held_hosts_and_spares() -> None:
