@@ -52,7 +52,7 @@ def test_the_order_of_the_families_does_not_matter(block: int, monkeypatch: pyte
         rng = random.Random(f"{block} {number}")
         for _ in range(ORDERS):
             names = rng.sample(sorted(FAMILIES), len(FAMILIES))
-            monkeypatch.setattr("phalanx.solver.solve.FAMILIES", {name: FAMILIES[name] for name in names})
+            monkeypatch.setattr("phalanx.solver.exact.FAMILIES", {name: FAMILIES[name] for name in names})
             assert reached(snapshot, numbers)[1] == expected, names
         monkeypatch.undo()
     assert searched >= 8, "many rounds must reach the exact stage"
