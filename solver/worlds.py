@@ -18,7 +18,7 @@ from ..model.policy import Policy, ReservedPool
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .claims import Claims
-from .demand import Confinement, allowed_sites, ends_before, held_back, placeable, surely_over_s, usable
+from .demand import Confinement, allowed_sites, held_back, placeable, usable
 from .empty_fleet import unheld
 from .ranks import Ranks, rank
 from .rights import only_inside
@@ -28,6 +28,7 @@ from .widest import Work, grid_of
 from .world import NOW, World
 from .world_books import WorldBooks
 from .world_view import Ground, Only, Spot, View
+from .world_windows import Windows
 
 __all__ = ["NOW", "World", "Worlds"]
 
@@ -52,11 +53,8 @@ class Worlds:
         self._staying = [record for record in snapshot.jobs if record.id not in gone and record.state.holds_capacity]
         self._waiting = [record for record in snapshot.jobs if not record.state.holds_capacity]
         self.held = held_back(snapshot)
-        self._windowed = [
-            host for host in snapshot.hosts if any(window.end_s > snapshot.now_s for window in host.windows)
-        ]
+        self._windows = Windows(snapshot, policy)
         self._unavailable = [host for host in snapshot.hosts if not placeable(host) or host.id in self.held]
-        self._entering: dict[int, list[tuple[int, HostId]]] = {}
         self._usable = {host.id for host in usable(snapshot)}
         self._unheld = unheld(snapshot)
         self._ranks = Ranks(snapshot)
@@ -281,18 +279,11 @@ class Worlds:
 
     def over_s(self, record: JobRecord) -> int:
         """When the gang is surely over if it starts now, in seconds since the epoch."""
-        return surely_over_s(record, self._snapshot, self._policy)
+        return self._windows.over_s(record)
 
     def windows(self, record: JobRecord, hosts: Collection[HostId]) -> list[tuple[int, HostId]]:
         """When those of these hosts enter maintenance that the gang may outlast, in seconds since the epoch."""
-        over_s = self.over_s(record)
-        if over_s not in self._entering:
-            self._entering[over_s] = sorted(
-                (min(window.start_s for window in host.windows if window.end_s > self.now_s), host.id)
-                for host in self._windowed
-                if not ends_before(host, self.now_s, over_s)
-            )
-        return [(start_s, name) for start_s, name in self._entering[over_s] if name in hosts]
+        return self._windows.entering(record, hosts)
 
     def kept_off_by_windows(self, record: JobRecord) -> bool:
         """Whether a window closes a host to the gang."""
@@ -301,12 +292,7 @@ class Worlds:
 
     def shorter_limits(self, record: JobRecord) -> list[int]:
         """Walltime limits, in seconds and rising, that just end before one of the windows closed to the gang."""
-        closed = self._ground(NOW).shapes.bar(record).hosts
-        if not closed:
-            return []
-        left = self.over_s(varied(record, job=varied(record.job, walltime_limit_s=1))) - 1
-        gaps = {start_s - left for start_s, _ in self.windows(record, closed)}
-        return sorted({gap - gap % 60 if gap > 60 else gap for gap in gaps if gap > 0})
+        return self._windows.shorter_limits(record, self._ground(NOW).shapes.bar(record).hosts)
 
     def hosts(self) -> tuple[Host, ...]:
         """All hosts of the fleet."""
