@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..model.decision import Start
+from ..model.host import Host
 from ..model.ids import HostId, JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
@@ -35,6 +36,8 @@ class Carried:
         held = any(record.replacing for record in snapshot.jobs)
         self._windowed = held or any(host.windows for host in snapshot.hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host)]
+        self._hosts: tuple[Host, ...] = ()
+        self._heeded_s = -1
         self._heed(snapshot)
 
     def left(self, records: Iterable[JobRecord]) -> None:
@@ -97,11 +100,13 @@ class Carried:
         """Looks anew at what may be used where time has changed that: plans come to their end, windows close hosts."""
         plans = [plan for plan in snapshot.reservations if plan.job not in begun]
         reserved = frozenset(host for plan in plans for host in plan.placement.hosts)
-        if reserved == self._reserved and not self._windowed:
+        if reserved == self._reserved and (not self._windowed or snapshot.now_s == self._heeded_s):
             return
-        self._reserved = reserved
-        hosts = [host for host in usable(snapshot) if host.id not in reserved]
-        self._placer = Placer(snapshot, self._policy, self._placer.books, hosts=hosts)
+        self._reserved, self._heeded_s = reserved, snapshot.now_s
+        hosts = tuple(host for host in usable(snapshot) if host.id not in reserved)
+        # What lasts of some hosts is remembered for the very same tuple of them.
+        self._hosts = self._hosts if hosts == self._hosts else hosts
+        self._placer = Placer(snapshot, self._policy, self._placer.books, hosts=self._hosts)
         self._taking = [host.id for host in snapshot.hosts if placeable(host) and host.id not in reserved]
 
 
