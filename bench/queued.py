@@ -1,6 +1,6 @@
 """Worlds from a trace with the queue that has built up: the trace is simulated once, and its fullest moments are kept.
 
-The simulation has Phalanx's greedy decide alone, in a round every ten minutes at most. The states are kept in a folder
+The simulation has Phalanx's greedy decide alone, in a round every half hour at most. The states are kept in a folder
 outside the repository, so that later commits are measured on the same ones.
 """
 
@@ -23,7 +23,7 @@ from .simulator import Options, simulate
 from .traces import Choice, named
 from .workload import Workload, runnable
 
-INTERVAL_S = 600
+INTERVAL_S = 1_800
 DAYS = 3
 OVERLAY_SEED = 1
 
