@@ -25,6 +25,9 @@ Prepare = Callable[[Any], None]
 Starts = Sequence[tuple[int, cp_model.IntVar]]
 """For each gang that may start or be planned: its level, and the variable that says whether it does."""
 
+_PROPAGATED_S = 0.1
+"""Deterministic time after which presolve is asked to complete an incumbent after all, in seconds."""
+
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
@@ -181,11 +184,11 @@ class _Search:
                 self.incumbent.values[len(self.outcome.results)] if self.level_with_incumbent else self._at_hand(goal)
             )
         if self.level_with_incumbent:
-            completed, found = self._complete(goal), self.outcome.solution
+            found, mark = self.outcome.solution, self.incumbent.values[len(self.outcome.results)]
             # A solution of an earlier goal gives up a later one where the incumbent's value was taken unsearched.
             stale = found is not None and any(_value(frozen, found) < value for frozen, value in self.frozen)
-            if found is None or stale or _value(goal, completed) > _value(goal, found):
-                self.outcome.solution = completed
+            if found is None or stale or mark > _value(goal, found):
+                self.outcome.solution = self._complete(goal)
         if self.outcome.solution is None:
             return None
         self._hint(self.outcome.solution)
@@ -207,18 +210,25 @@ class _Search:
         return None if self.outcome.solution is None else _value(goal, self.outcome.solution)
 
     def _complete(self, goal: Goal) -> Sequence[int]:
-        """The incumbent with the auxiliary variables at their best for this goal; presolve does nearly all of it."""
+        """The incumbent with the auxiliary variables at their best for this goal.
+
+        With all that decides fixed, propagation does it in a tenth of the time that presolve would take first.
+        """
         fixed = self.model.clone()
         for variable, value in self.incumbent.assignment:
-            fixed.add(fixed.get_int_var_from_proto_index(variable.index) == value)
+            domain = fixed.proto.variables[variable.index].domain
+            domain.clear()
+            domain.extend([value, value])
         fixed.maximize(expression(goal))
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = self.seed
-        status = solver.solve(fixed)
-        if status != cp_model.OPTIMAL:
-            raise AssertionError("the greedy's decision does not fit the model, although the verifier accepts it")
-        return tuple(solver.response_proto.solution)
+        for presolve, limit_s in ((False, _PROPAGATED_S), (True, inf)):
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            solver.parameters.random_seed = self.seed
+            solver.parameters.cp_model_presolve = presolve
+            solver.parameters.max_deterministic_time = limit_s
+            if solver.solve(fixed) == cp_model.OPTIMAL:
+                return tuple(solver.response_proto.solution)
+        raise AssertionError("the greedy's decision does not fit the model, although the verifier accepts it")
 
     def _least(self, goal: Goal) -> int:
         """A value that every solution reaches, for a goal of which no solution is at hand."""
