@@ -17,13 +17,11 @@ from ..model.snapshot import Snapshot
 from ..solver.solve import solve
 from ..solver.verify import verify
 from .machine import machine_facts
-from .rows import ROWS
+from .rows import ROWS, settle
 from .simulate import FOLDER
 from .stages import Course
 
 GUARDS_S = (0.5, 1.0, 2.0, 4.0)
-_SETTLING = 2
-"""Rounds of the greedy alone before a steady state is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +92,7 @@ def state(row: str, seed: int, folder: Path) -> tuple[Snapshot, Policy]:
     with tempfile.TemporaryDirectory() as scratch:
         course = Course(world, Path(scratch))
         try:
-            for _ in range(0 if ROWS[row].shock or ROWS[row].real else _SETTLING):
-                course.round(searched=False)
+            settle(course, ROWS[row])
             return course.store.snapshot(course.now_s), course.policy
         finally:
             course.close()

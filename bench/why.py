@@ -23,15 +23,12 @@ from ..model.policy import Policy
 from ..solver.solve import solve
 from ..solver.wording import left_open
 from .machine import machine_facts
-from .rows import ROWS, percentile
+from .rows import ROWS, percentile, settle
 from .simulate import FOLDER
 from .stages import Course, unsearched
 
 WITHIN_S = 2.0
 """Seconds within which an answer is asked for."""
-
-_SETTLING = 2
-"""Rounds of the greedy alone before jobs are asked about."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +74,7 @@ def _ask_in_rounds(
     with tempfile.TemporaryDirectory() as scratch:
         course = Course(world, Path(scratch))
         try:
-            for _ in range(0 if ROWS[row].shock or ROWS[row].real else _SETTLING):
-                course.round(searched=False)
+            settle(course, ROWS[row])
             for number in range(rounds):
                 said(f"{row} seed {seed} round {number}")
                 _ask(course, draw, jobs, asked)

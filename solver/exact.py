@@ -81,8 +81,11 @@ def search(
 ) -> tuple[Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model.
 
-    `least`: the lowest level whose gangs are in the instance; the greedy adds those below.
+    `least`: the lowest level whose gangs are in the instance; the greedy adds those below. Nothing is sought where
+    there is no time to write the model.
     """
+    if not affordable(instance.columns + drains.columns, guard):
+        return best, Outcome(stopped="deadline"), (0, 0)
     policy, model = instance.policy, cp_model.CpModel()
     variables, listed = build(model, instance, drains, alike=alike, whole=not large)
     listed = tuple(goal for goal in listed if goal.level is None or goal.level >= least)

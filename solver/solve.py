@@ -12,12 +12,12 @@ from .classes import Instance, uppermost
 from .collector import paused_collector
 from .demand import candidates
 from .evict import greedy_plan
-from .exact import Candidate, Lap, affordable, candidate, grained, search
+from .exact import Candidate, Lap, candidate, grained, search
 from .exchange import exchange
 from .explain import reasons
 from .grow import grown
 from .guard import Guard, Unlimited
-from .later import NO_PLANS, Plans, plans
+from .later import NO_PLANS, plans
 from .lp_bound import lp_bounds
 from .partly import in_part
 from .prefetch import prefetches
@@ -55,7 +55,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     if anything and (model is None or model.columns + drains.columns > policy.solve.exact_columns):
         best, outcome, size, grain = in_part(snapshot, policy, upper, best, limits, guard, lap)
     elif model is not None and anything:
-        best, outcome, size = _whole(model, drains, best, limits, guard, lap, large=large)
+        best, outcome, size = search(model, drains, best, limits, guard, lap, large=large)
         grain = Grain.MERGED if large and size[0] else grain
     lap("exact")
     bounds = _bounds(best, outcome, limits)
@@ -94,22 +94,6 @@ def _reduced(snapshot: Snapshot, policy: Policy) -> tuple[Instance | None, tuple
     """The round at the singleton grain; where that is surely too large, None and its highest levels."""
     upper = uppermost(snapshot, policy, max(_FEWEST_COLUMNS, policy.solve.exact_columns))
     return (upper[0], None) if upper is not None and upper[1] == 0 else (None, upper)
-
-
-def _whole(
-    instance: Instance,
-    drains: Plans,
-    best: Candidate,
-    limits: Sequence[int],
-    guard: Guard,
-    lap: Lap,
-    *,
-    large: bool,
-) -> tuple[Candidate, Outcome, tuple[int, int]]:
-    """As `search`; nothing where there is no time to write the model."""
-    if not affordable(instance.columns + drains.columns, guard):
-        return best, Outcome(stopped="deadline"), (0, 0)
-    return search(instance, drains, best, limits, guard, lap, large=large)
 
 
 def _bounds(best: Candidate, outcome: Outcome, limits: Sequence[int]) -> list[int]:
