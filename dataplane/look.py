@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .dataset import ShardDataset
-from .errors import DatasetError
+from .errors import DataplaneError, DatasetError
 from .fields import OFFSETS_SUFFIX, Field
-from .manifest import Manifest, manifest_path
+from .manifest import Manifest
 from .shard_file import check_file
+from .source import FolderSource, Source, check_stream
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,14 +33,16 @@ class FieldStats:
     deviation: float
 
 
-def verify(location: str | Path, manifest: Manifest, progress: Callable[[int], None] = lambda _: None) -> list[str]:
-    """What is wrong with each shard in a folder, one sentence each; `progress(shards checked)` after each."""
-    folder = manifest_path(location).parent
+def verify(source: Source, manifest: Manifest, progress: Callable[[int], None] = lambda _: None) -> list[str]:
+    """What is wrong with each shard, one sentence each, read through once; `progress(shards checked)` after each."""
     faults = []
     for number, shard in enumerate(manifest.shards, 1):
         try:
-            check_file(shard, folder / shard.file, manifest.fields)
-        except DatasetError as error:
+            if isinstance(source, FolderSource):
+                check_file(shard, source.folder / shard.file, manifest.fields)
+            else:
+                check_stream(shard, source)
+        except DataplaneError as error:
             faults.append(str(error))
         progress(number)
     return faults

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .bandwidth import Bandwidth
-from .errors import DatasetError
-from .manifest import MANIFEST_NAME, Manifest, manifest_path, parse_manifest, read_manifest
+from .errors import DatasetError, UnfinishedDataset
+from .manifest import MANIFEST_NAME, MARKER_NAME, Manifest, manifest_path, parse_manifest, read_manifest
 from .source import FolderSource, Source
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
@@ -235,10 +235,18 @@ def open_dataset_source(location: str | Path | Source, *, bytes_per_s: int | Non
     try:
         data = source.read(MANIFEST_NAME)
     except FileNotFoundError:
-        raise DatasetError(f"{source}: no data set here (no {MANIFEST_NAME})") from None
+        raise _why_missing(source) from None
     except OSError as error:
         raise DatasetError(f"{source}: its {MANIFEST_NAME} cannot be read: {error}") from error
     return source, parse_manifest(data, f"{source}/{MANIFEST_NAME}")
+
+
+def _why_missing(source: Source) -> DatasetError:
+    try:
+        source.read(MARKER_NAME)
+    except OSError:
+        return DatasetError(f"{source}: no data set here (no {MANIFEST_NAME})")
+    return UnfinishedDataset(f"{source}: unfinished data set (no {MANIFEST_NAME}); run the job that writes it again")
 
 
 def _client(store: Any, url: str, timeout_s: float) -> Any:

@@ -1,14 +1,14 @@
 """Where shards come from."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import xxhash
 
-from .errors import CacheError
+from .errors import CacheError, CorruptShard
 from .manifest import Shard
 
 PIECE_BYTES = 4 << 20
@@ -62,6 +62,27 @@ def copy_checked(shard: Shard, source: Source, target: int) -> Fault | None:
     Returns what is wrong with it, None if nothing is. Raises CacheError if the source does not have it, may not be
     read, or if the disk takes no more.
     """
+
+    def write(piece: memoryview) -> None:
+        try:
+            _write_all(target, piece)
+        except OSError as error:
+            raise CacheError(f"shard {shard.file} cannot be written to the cache: {error}") from error
+
+    fault = _read_checked(shard, source, write)
+    if fault is None:
+        os.fsync(target)
+    return fault
+
+
+def check_stream(shard: Shard, source: Source) -> None:
+    """Reads a shard through. Raises CorruptShard if its bytes are not those promised, CacheError as copy_checked."""
+    fault = _read_checked(shard, source, lambda _: None)
+    if fault is not None:
+        raise CorruptShard(f"shard {shard.file} from {source}: {fault.reason}")
+
+
+def _read_checked(shard: Shard, source: Source, use: Callable[[memoryview], None]) -> Fault | None:
     digest, size = xxhash.xxh3_128(), 0
     pieces = source.stream(shard.file)
     while True:
@@ -79,15 +100,11 @@ def copy_checked(shard: Shard, source: Source, target: int) -> Fault | None:
         if size > shard.size_bytes:
             return Fault(f"more than the promised {shard.size_bytes} bytes", wrong=True)
         digest.update(piece)
-        try:
-            _write_all(target, piece)
-        except OSError as error:
-            raise CacheError(f"shard {shard.file} cannot be written to the cache: {error}") from error
+        use(piece)
     if size < shard.size_bytes:
         return Fault(f"ended after {size} of {shard.size_bytes} bytes", wrong=True)
     if digest.hexdigest() != shard.xxh3_128:
         return Fault(f"its bytes have the xxh3_128 {digest.hexdigest()}, promised {shard.xxh3_128}", wrong=True)
-    os.fsync(target)
     return None
 
 

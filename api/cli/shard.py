@@ -28,7 +28,7 @@ def shard() -> None:
 
 
 @shard.command()
-@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("out")
 @click.option(
     "--from",
     "addresses",
@@ -55,20 +55,30 @@ def shard() -> None:
 @click.option("--ray", metavar="ADDRESS", help="Tasks of this Ray cluster instead of processes; auto: the local one.")
 @click.option("--drop-failing", is_flag=True, help="Leave recordings out whose cleaning fails.")
 @click.option("--fresh", is_flag=True, help="Throw away what another job left in the folder.")
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where shards stand until they are sent, if OUT is an address (default: below ~/.cache/phalanx).",
+)
 @json_option
-def make(out: Path, as_json: bool, workers: int, ray: str | None, fresh: bool, **options: Any) -> None:
-    """Makes a data set in the folder OUT. Run again after a crash, it goes on with what is not done."""
+def make(
+    out: str, as_json: bool, workers: int, ray: str | None, fresh: bool, work: Path | None, **options: Any
+) -> None:
+    """Makes a data set in OUT, a folder or an s3://, gs:// or az:// address. Run again after a crash, it goes on with
+    what is not done."""
     with told():
-        from ...dataplane.offline.job import make as run
+        from ...dataplane.offline.run import make as run
 
         job = _job(out, **options)
-        report = run(job, out, workers=workers, ray=ray, fresh=fresh, progress=None if as_json else _tell)
+        progress = None if as_json else _tell
+        report = run(job, out, work=work, workers=workers, ray=ray, fresh=fresh, progress=progress)
     if as_json:
         print_json(report.to_json())
         return
     for split, manifest in report.manifests.items():
+        place = f"{out.rstrip('/')}/{split}".rstrip("/")
         click.echo(
-            f"{out / split}: {manifest.rows:,} samples in {len(manifest.shards):,} shards, {size(manifest.size_bytes)}"
+            f"{place}: {manifest.rows:,} samples in {len(manifest.shards):,} shards, {size(manifest.size_bytes)}"
         )
     for reason, count in report.dropped.items():
         click.echo(f"dropped {count:,}: {reason}")
@@ -105,10 +115,10 @@ def verify(location: str, as_json: bool) -> int:
     """Reads every shard and compares its checksum; exit code 1 if one is missing or wrong."""
     with told():
         from ...dataplane.look import verify as check
-        from ...dataplane.manifest import read_manifest
+        from ...dataplane.remote import open_dataset_source
 
-        manifest = read_manifest(location)
-        faults = check(location, manifest)
+        source, manifest = open_dataset_source(location)
+        faults = check(source, manifest)
     if as_json:
         print_json({"shards": len(manifest.shards), "faults": faults})
     else:
@@ -144,7 +154,7 @@ def stats(location: str, as_json: bool) -> None:
 
 
 def _job(
-    out: Path,
+    out: str,
     *,
     addresses: tuple[str, ...],
     keys: tuple[str, ...],
@@ -174,7 +184,7 @@ def _job(
     if params and clean is None:
         raise Stop(Exit.BAD_INPUT, "--param belongs to --clean")
     return Job(
-        name=name or out.resolve().name,
+        name=name or Path(out.partition("://")[2] or out).resolve().name,
         inputs=find_inputs(addresses, keys=keys, query=query),
         clean=Windowing(window, step, zscore) if window is not None else str(clean),
         params=dict(_param(text) for text in params),

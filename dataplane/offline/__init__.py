@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from .inputs import find_inputs as find_inputs
     from .job import Job as Job
     from .job import Report as Report
-    from .job import make as make
     from .recordings import Recording as Recording
+    from .run import make as make
     from .splits import Splits as Splits
     from .steps import Drop as Drop
     from .steps import Windowing as Windowing
@@ -26,7 +26,7 @@ _HOMES = {
     "Splits": "splits",
     "Windowing": "steps",
     "find_inputs": "inputs",
-    "make": "job",
+    "make": "run",
     "windows": "steps",
     "zscore": "steps",
 }

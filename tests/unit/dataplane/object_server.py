@@ -18,20 +18,24 @@ Misdeed = Callable[[str, bytes], bytes | int | None]
 
 class ObjectServer:
     """Objects by bucket/key. `misdeed(key, body)` may give other bytes, a status code, or None to cut the connection
-    in the middle of the body; `pause_s` delays each answer; `requests` counts (method, key)."""
+    in the middle of the body; `pause_s` delays each answer; `requests` counts (method, key). The next `busy_puts` uploads
+    are answered with 503. `notes` holds what clients noted with each object."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.uploads = Uploads(self.objects)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.misdeed: Misdeed = lambda _key, body: body
+        self.notes: dict[str, dict[str, str]] = {}
         self.pause_s = 0.0
+        self.busy_puts = 0
         self.most_at_once = self._now = 0
         self._lock = threading.Lock()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # otherwise each answer waits 40 ms for an acknowledgement
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -50,6 +54,11 @@ class ObjectServer:
             def do_PUT(self) -> None:
                 key, query, body = asked(self)
                 server.requests["PUT", key] += 1
+                if server.busy_puts:
+                    server.busy_puts -= 1
+                    answer(self, 503, b"<Error><Code>SlowDown</Code></Error>")
+                    return
+                server.note(key, self.headers)
                 server.uploads.put(key, query, body)
                 self.send_response(201 if key.startswith(AZURE_ACCOUNT) else 200)
                 self.send_header("ETag", '"0"')
@@ -64,6 +73,7 @@ class ObjectServer:
 
             def do_POST(self) -> None:
                 key, query, body = asked(self)
+                server.note(key, self.headers)
                 if query.get("comp") == ["batch"]:
                     told = {"Content-Type": f"multipart/mixed; boundary={BOUNDARY}"}
                     answer(self, 202, server.uploads.batch(body), told)
@@ -92,6 +102,11 @@ class ObjectServer:
     def leave(self) -> None:
         with self._lock:
             self._now -= 1
+
+    def note(self, key: str, headers: Mapping[str, str]) -> None:
+        """Keeps what a client notes with an object, under the names that its store has for that."""
+        if found := {name.lower(): value for name, value in headers.items() if "-meta-" in name.lower()}:
+            self.notes[key] = found
 
     def gets(self, ending: str) -> int:
         return sum(count for (method, key), count in self.requests.items() if method == "GET" and key.endswith(ending))
@@ -123,6 +138,8 @@ class ObjectServer:
         handler.send_header("Content-Length", str(len(body if told is None else told)))
         handler.send_header("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
         handler.send_header("ETag", '"0"')
+        for name, value in self.notes.get(key, {}).items():
+            handler.send_header(name, value)
         handler.end_headers()
         if handler.command == "HEAD":
             return
