@@ -11,7 +11,7 @@ from statistics import median
 
 import click
 
-from ..adapters.store.rows import pack
+from ..adapters.store.packing import pack
 from ..api import engine
 from ..api.cli.options import json_option, print_json
 from ..api.cli.tables import console, table

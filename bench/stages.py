@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..adapters.store.commit import SCHEDULER
 from ..adapters.store.database import writing
-from ..adapters.store.rows import pack
+from ..adapters.store.packing import pack
 from ..adapters.store.sql import SqlStore, open_store
 from ..adapters.store.sql_jobs import SqlJobBooks
 from ..model.decision import Decision, GoalStatus

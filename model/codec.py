@@ -88,23 +88,8 @@ def from_document(data: Any, expected: Any) -> Any:
 
 def encode(value: Any) -> Any:
     """Plain JSON values of a dataclass, enum, tuple or scalar; fields at their default are left out."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return [encode(item) for item in value]
-    if not dataclasses.is_dataclass(value):
-        return value
-    out: dict[str, Any] = {}
     cls: Any = type(value)
-    for field_name, default, tagged in _encode_plan(cls):
-        item = getattr(value, field_name)
-        if default is not dataclasses.MISSING and item == default:
-            continue
-        plain = encode(item)
-        if tagged and plain is not None:
-            plain = {"type": tag(type(item)), **plain}
-        out[field_name] = plain
-    return out
+    return _encoder(cls)(value)
 
 
 def decode(data: Any, expected: Any) -> Any:
@@ -138,6 +123,34 @@ def union_members(expected: Any) -> tuple[Any, ...]:
 
 
 @cache
+def _encoder(cls: Any) -> Callable[[Any], Any]:
+    """What writes values of that class: a snapshot is tens of thousands of values of a few classes."""
+    if issubclass(cls, Enum):
+        return lambda value: value.value
+    if issubclass(cls, tuple):
+        return lambda value: [encode(item) for item in value]
+    return _dataclass_encoder(cls) if dataclasses.is_dataclass(cls) else lambda value: value
+
+
+def _dataclass_encoder(cls: Any) -> Callable[[Any], Any]:
+    plan = _encode_plan(cls)
+
+    def write(value: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for name, default, tagged in plan:
+            item = getattr(value, name)
+            # Most fields are at their default, which is often the very same object.
+            if item is default or (default is not dataclasses.MISSING and item == default):
+                continue
+            plain = encode(item)
+            if tagged and plain is not None:
+                plain = {"type": tag(type(item)), **plain}
+            out[name] = plain
+        return out
+
+    return write
+
+
 def _encode_plan(cls: type) -> tuple[tuple[str, Any, bool], ...]:
     rows = []
     for name, (hint, default) in fields_of(cls).items():

@@ -18,8 +18,9 @@ from ..model.topology import Layer
 from .acts import Acts, Placed, acts_of, where
 from .appetite import appetite
 from .confinements import confinements
-from .demand import candidates, loss, placeable, victims
+from .demand import candidates, loss, victims
 from .fetch import fetch_s
+from .free_room import free_room
 from .goals_planned import PlannedGoals, planned_goals
 from .order import Order, order, value_milli
 from .remember import remembered
@@ -72,7 +73,7 @@ def values(
         costs[record.level] += victim_cost(record, snapshot, policy)
     for shrink in acts.shrinking:
         costs[shrink.record.level] += shrink_cost(shrink.record, shrink.after, snapshot, policy)
-    claimed = _inside(snapshot, waiting.values(), possible, acts)
+    claimed = _inside(snapshot, policy, acts)
     starting = _started(policy, numbers, acts.placed, {record.level for record in waiting.values()})
     planned = planned_goals(snapshot, policy, [record for record, _ in acts.placed], reservations)
     calm = () if planned.calm is None else (GoalValue(name="calm", unit="workers", value=planned.calm),)
@@ -105,7 +106,7 @@ def _economy(snapshot: Snapshot, policy: Policy, acts: Acts) -> GoalValue:
     parts = [
         GoalPart(name="speed", value=speed + _spread(snapshot, before, policy)),
         GoalPart(name="scarce", value=-_scarcity(snapshot, placed, policy.objective)),
-        GoalPart(name="room", value=_room(snapshot, (*placed, *returned), gone, policy.objective)),
+        GoalPart(name="room", value=free_room(snapshot, policy.objective).worth(where((*placed, *returned)), gone)),
         GoalPart(name="fetch", value=-_fetching(snapshot, (*placed, *returned), policy)),
     ]
     if returners(snapshot, policy).movers:
@@ -143,16 +144,18 @@ def _by_level(
             yield GoalValue(name=f"start[{level}]", unit=GPU_TIME, value=starting[level])
 
 
-def _inside(
-    snapshot: Snapshot,
-    waiting: Iterable[JobRecord],
-    possible: Iterable[JobRecord],
-    acts: Acts,
-) -> dict[int, int]:
+@remembered
+def _claimable(snapshot: Snapshot, policy: Policy) -> frozenset[int]:
+    """The levels of which a candidate could start inside a guarantee, or one inside may be preempted."""
+    rights = rights_of(snapshot)
+    able = (record.level for record in candidates(snapshot) if rights.can_be_inside(record))
+    return frozenset((*able, *(record.level for record in victims(snapshot, policy) if record.id in rights.inside)))
+
+
+def _inside(snapshot: Snapshot, policy: Policy, acts: Acts) -> dict[int, int]:
     """By level: milli-GPU that start inside a guarantee, less those that jobs inside give up."""
     rights = rights_of(snapshot)
-    levels = {record.level for record in waiting if rights.can_be_inside(record)}
-    claimed = dict.fromkeys(levels | {record.level for record in possible if record.id in rights.inside}, 0)
+    claimed = dict.fromkeys(_claimable(snapshot, policy), 0)
     for record, start in acts.placed:
         if isinstance(start, Start) and start.inside_guarantee and record.level in claimed:
             claimed[record.level] += record.job.gpu_milli
@@ -254,44 +257,9 @@ def _fetching(snapshot: Snapshot, placed: Iterable[Placed], policy: Policy) -> i
     return waited
 
 
-def _room(
-    snapshot: Snapshot, placed: Iterable[Placed], leaving: Iterable[JobRecord], objective: ObjectivePolicy
-) -> int:
-    """The worth of the free cards that their hosts can serve, and of standard gangs on them, each counted alone."""
-    gone = {record.id for record in leaving}
-    staying = [(record, record.placement) for record in snapshot.jobs if record.placement and record.id not in gone]
-    used: set[tuple[HostId, int]] = set()
-    taken: dict[HostId, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for record, placement in (*staying, *((record, start.placement) for record, start in placed)):
-        requests = {role.name: role.request for role in record.job.roles}
-        for worker in placement.workers:
-            used.update((worker.host, index) for index in worker.gpus)
-            request = requests.get(worker.role)
-            if request is not None:
-                for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
-                    taken[worker.host][number] += amount
-    slots: Counter[tuple[int, str, str]] = Counter()
-    asked, worth = appetite(snapshot), 0
-    for host in snapshot.hosts:
-        if placeable(host):
-            free = Counter(gpu.gpu_type for gpu in host.gpus if gpu.healthy and (host.id, gpu.index) not in used)
-            cpu, memory, network = taken[host.id]
-            left = (host.cpu_milli - cpu, host.memory_mib - memory, host.network_mbps - network)
-            served = asked.served(free.total(), left)
-            worth += served * MILLI * objective.usable_s
-            for number, gang in enumerate(objective.standard_gangs):
-                for gpu_type, cards in free.items():
-                    blocks = min(cards, served) // gang.gpus
-                    slots[number, gpu_type, host.path.domain(gang.layer, host.id)] += blocks
-    for (number, _, _), workers in slots.items():
-        gang = objective.standard_gangs[number]
-        worth += workers // gang.workers * gang.workers * gang.gpus * MILLI * objective.room_s
-    return worth
-
-
 def room_left(snapshot: Snapshot, policy: Policy, gone: Iterable[JobRecord]) -> int:
     """The part `room` of `economy` if nothing started and these jobs were gone [mGPU*s]."""
-    return _room(snapshot, (), gone, policy.objective)
+    return free_room(snapshot, policy.objective).worth((), gone)
 
 
 @remembered

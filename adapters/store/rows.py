@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from ...model.codec import decode, dumps, encode, fields_of, loads
+from ...model.codec import decode, encode, fields_of, loads
 from ...model.decision import Decision
 from ...model.host import Host, HostState
 from ...model.intent import Intent
@@ -51,13 +51,15 @@ def job_values(record: JobRecord) -> dict[str, Any]:
 
 def job_record(row: Row) -> JobRecord:
     """The record of a job's row."""
-    standing = {name: decode(value, _STANDING[name]) for name, value in json.loads(row["standing"]).items()}
+    return _record(row["document"], row["standing"], row["state"], row["submitted_s"], row["version"])
+
+
+@lru_cache(maxsize=20_000)
+def _record(document: str, standing: str, state: str, submitted_s: int, version: int) -> JobRecord:
+    """One object as long as the row stays as it is."""
+    changes = {name: decode(value, _STANDING[name]) for name, value in json.loads(standing).items()}
     return JobRecord(
-        job=cached(row["document"], Job),
-        state=JobState(row["state"]),
-        submitted_s=row["submitted_s"],
-        version=row["version"],
-        **standing,
+        job=cached(document, Job), state=JobState(state), submitted_s=submitted_s, version=version, **changes
     )
 
 
@@ -77,13 +79,18 @@ def host_values(row: HostRow) -> dict[str, Any]:
 
 def host_row(row: Row) -> HostRow:
     """The host of a row."""
-    host = replace(cached(row["document"], Host), version=row["version"], state=HostState(row["state"]))
     return HostRow(
-        host=host,
+        host=_host(row["document"], row["version"], row["state"]),
         ordered=HostState(row["ordered"]),
         ordered_cause=row["ordered_cause"],
         reported_s=row["reported_s"],
     )
+
+
+@lru_cache(maxsize=20_000)
+def _host(document: str, version: int, state: str) -> Host:
+    """One object as long as the row stays as it is."""
+    return replace(cached(document, Host), version=version, state=HostState(state))
 
 
 def team_row(row: Row) -> TeamRow:
@@ -120,11 +127,6 @@ def reservation_values(promise: Reservation) -> dict[str, Any]:
 def reservation(row: Row) -> Reservation:
     """The reservation of a row."""
     return replace(cached(row["document"], Reservation), version=row["version"])
-
-
-def pack(snapshot: Snapshot) -> bytes:
-    """The snapshot's JSON, compressed."""
-    return zlib.compress(dumps(snapshot).encode())
 
 
 def round_values(record: RoundRecord, packed: bytes | None) -> dict[str, Any]:

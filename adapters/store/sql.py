@@ -9,11 +9,11 @@ from sqlalchemy import Engine
 
 from ...model.policy import Policy
 from ...model.snapshot import Snapshot
-from . import rows
 from .books import Books
 from .core import BookStore, Retention
 from .database import open_engine, reading, writing
 from .migrate import upgrade
+from .packing import pack
 from .sql_fleet import SqlFleetBooks
 from .sql_jobs import SqlJobBooks
 from .sql_log import SqlLogBooks
@@ -61,7 +61,7 @@ class _SqlLibrary:
             yield _SqlBooks(connection)
 
     def pack(self, snapshot: Snapshot) -> bytes:
-        return rows.pack(snapshot)
+        return pack(snapshot)
 
     def close(self) -> None:
         self._engine.dispose()

@@ -13,6 +13,7 @@ from itertools import combinations
 import pytest
 from brute_force import TooLarge
 from brute_search import best_values
+from grains import all_proven, as_large, goals_of_levels, solve_as_large
 from hypothesis import HealthCheck, given, settings
 from strategies import policies, snapshots
 
@@ -209,7 +210,7 @@ def policy(seed: int) -> Policy:
 
 
 def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
-    """Compares; False where brute force would take too long."""
+    """Compares both grains, the merged one by the goals of levels; False where brute force would take too long."""
     try:
         best = best_values(snapshot, numbers, limit)
     except TooLarge:
@@ -218,6 +219,12 @@ def equals_brute_force(snapshot: Snapshot, numbers: Policy, limit: int) -> bool:
     assert verify(snapshot, numbers, decision) == ()
     assert tuple(goal.value for goal in decision.goals) == best
     assert all(goal.status is GoalStatus.PROVEN and goal.bound == goal.value for goal in decision.goals)
+    with as_large():
+        merged = solve(snapshot, numbers)
+        assert all_proven(merged)
+    assert verify(snapshot, numbers, merged) == ()
+    attained = {goal.name: goal.value for goal in decision.goals}
+    assert all(goal.value == attained[goal.name] for goal in goals_of_levels(merged))
     return True
 
 
@@ -241,6 +248,7 @@ def test_odd_fleets_equal_brute_force(snapshot: Snapshot, numbers: Policy) -> No
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(snapshots(max_hosts=8, max_cards=8, max_jobs=8, max_workers=6, max_running=8), policies())
 def test_larger_fleets_never_violate_and_repeat_exactly(snapshot: Snapshot, numbers: Policy) -> None:
-    decision = solve(snapshot, numbers)
-    assert verify(snapshot, numbers, decision) == ()
-    assert solve(snapshot, numbers) == decision
+    for decide in (solve, solve_as_large):
+        decision = decide(snapshot, numbers)
+        assert verify(snapshot, numbers, decision) == ()
+        assert decide(snapshot, numbers) == decision

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import pytest
+from grains import as_large
 from hypothesis import given, settings
 from hypothesis.strategies import integers, one_of
 from strategies import contested, policies, snapshots
@@ -28,10 +32,14 @@ class Asked:
         return 60.0 if self.times >= 0 else 0.0
 
 
+@pytest.mark.parametrize("grain", [nullcontext, as_large], ids=["single", "merged"])
 @settings(deadline=None, max_examples=60)
 @given(snapshot=one_of(snapshots(4, 3, 6, 3), contested(3, 3, 5)), policy=policies(), times=integers(0, 60))
-def test_a_round_that_is_cut_short_keeps_every_rule(snapshot: Snapshot, policy: Policy, times: int) -> None:
-    decision = solve(snapshot, policy, guard=Asked(times))
+def test_a_round_that_is_cut_short_keeps_every_rule(
+    grain: Callable[[], AbstractContextManager[None]], snapshot: Snapshot, policy: Policy, times: int
+) -> None:
+    with grain():
+        decision = solve(snapshot, policy, guard=Asked(times))
     assert verify(snapshot, policy, decision) == ()
     started = {start.job for start in decision.starts}
     waiting = [record.id for record in snapshot.jobs if record.state in WAITING and record.id not in started]

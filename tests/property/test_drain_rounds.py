@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from grains import solve_as_large
 from test_brute_force import NOW, crowded, policy
 
+from phalanx.model.decision import Decision
 from phalanx.model.host import HostState
 from phalanx.model.ids import JobId
 from phalanx.model.job_state import JobState
+from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.drains import promises
 from phalanx.solver.evict import greedy_plan
@@ -34,7 +38,7 @@ def waiting_long(seed: int, rng: random.Random) -> Snapshot:
     return replace(snapshot, jobs=tuple(jobs), teams=teams)
 
 
-def later(snapshot: Snapshot, plan: Plan, rng: random.Random) -> Snapshot:
+def later(snapshot: Snapshot, plan: Plan | Decision, rng: random.Random) -> Snapshot:
     """The world some time on: starts run, victims wait again, some work is over, new jobs come, a host may be lost."""
     placed = {start.job: start for start in plan.starts}
     victims = {act.job for act in plan.preemptions}
@@ -60,16 +64,22 @@ def later(snapshot: Snapshot, plan: Plan, rng: random.Random) -> Snapshot:
     return replace(snapshot, now_s=now_s, jobs=tuple(jobs), hosts=hosts, reservations=plan.reservations)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_rounds_keep_every_rule_and_promises_move_later_with_a_cause_only(block: int) -> None:
+Decides = Callable[[Snapshot, Policy], "Plan | Decision"]
+
+
+@pytest.mark.parametrize(
+    ("block", "decides"), [*((block, greedy_plan) for block in range(BLOCKS)), (BLOCKS, solve_as_large)]
+)
+def test_rounds_keep_every_rule_and_promises_move_later_with_a_cause_only(block: int, decides: Decides) -> None:
     bound = 0
     for seed in range(block, SEEDS, BLOCKS):
         rng, numbers = random.Random(seed), policy(seed)
         snapshot = waiting_long(seed, rng)
         for _ in range(ROUNDS):
-            plan = greedy_plan(snapshot, numbers)
-            assert verify_starts(snapshot, numbers, plan.starts, plan.preemptions, plan.reservations) == ()
-            assert greedy_plan(snapshot, numbers) == plan
+            plan = decides(snapshot, numbers)
+            acts = (plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+            assert verify_starts(snapshot, numbers, *acts) == ()
+            assert decides(snapshot, numbers) == plan
             plans = {reservation.job: reservation for reservation in plan.reservations}
             for promise in promises(snapshot, numbers):
                 bound += 1

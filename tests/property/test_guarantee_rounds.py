@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from grains import solve_as_large
 
 from phalanx.model.host import Gpu, Host
 from phalanx.model.ids import HostId, JobId, SiteId, TeamId
@@ -92,10 +93,15 @@ def exact(snapshot: Snapshot, policy: Policy) -> Plan:
     return Plan(decision.starts, decision.preemptions)
 
 
-BOTH = pytest.mark.parametrize("plan_of", [greedy_plan, exact], ids=["greedy", "exact"])
+def merged(snapshot: Snapshot, policy: Policy) -> Plan:
+    decision = solve_as_large(snapshot, policy)
+    return Plan(decision.starts, decision.preemptions)
 
 
-@BOTH
+ALL = pytest.mark.parametrize("plan_of", [greedy_plan, exact, merged], ids=["greedy", "exact", "merged"])
+
+
+@ALL
 def test_no_pair_evicts_each_other(plan_of: Callable[[Snapshot, Policy], Plan]) -> None:
     seen = 0
     for seed in SEEDS:
@@ -116,7 +122,7 @@ def test_no_pair_evicts_each_other(plan_of: Callable[[Snapshot, Policy], Plan]) 
     assert seen > len(SEEDS) // 10, "owners must take back from their own level"
 
 
-@BOTH
+@ALL
 def test_what_owners_took_back_makes_nobody_else_leave(plan_of: Callable[[Snapshot, Policy], Plan]) -> None:
     # All of one level, so that only guarantees give a right to evict.
     seen = 0

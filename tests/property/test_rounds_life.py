@@ -10,9 +10,12 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from grains import as_large
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -285,15 +288,21 @@ def live(seed: int) -> Counter[str]:
     return life.decided
 
 
-def test_every_round_of_a_life_keeps_the_invariants() -> None:
+@pytest.mark.parametrize(
+    ("grain", "number"), [(nullcontext, LIVES), (as_large, -(-LIVES // 2))], ids=["single", "merged"]
+)
+def test_every_round_of_a_life_keeps_the_invariants(
+    grain: Callable[[], AbstractContextManager[None]], number: int
+) -> None:
     decided: Counter[str] = Counter()
 
-    @settings(deadline=None, max_examples=LIVES, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, max_examples=number, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**32))
     def lives(seed: int) -> None:
         decided.update(live(seed))
 
-    lives()
-    assert decided["rounds"] >= LIVES * ROUNDS
+    with grain():
+        lives()
+    assert decided["rounds"] >= number * ROUNDS
     for kind in ("starts", "inside", "preemptions", "resizes", "reservations", "prefetches", "reloaded"):
         assert decided[kind], f"some rounds must have {kind}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from grains import as_large
 from small_worlds import POLICY
 
 from phalanx.model.policy import Policy
@@ -18,6 +19,28 @@ from phalanx.solver.evict import greedy_plan
 from phalanx.solver.plan import Plan
 from phalanx.solver.solve import solve
 from phalanx.solver.verify import verify, verify_starts
+
+FOR_ECONOMY = {
+    "test_a6_three_moves_free_three_hosts",
+    "test_a6_no_more_moves_than_the_hour_allows",
+}
+"""Scenarios of moves that serve nobody's start but `economy` alone, for which large rounds do not search."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every scenario runs at both grains, but for those named above."""
+    grains = ("single",) if metafunc.function.__name__ in FOR_ECONOMY else ("single", "merged")
+    metafunc.parametrize("grain", grains, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def grain(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How rounds are solved: by their size, here gang by gang, or as large ones are."""
+    if request.param == "single":
+        yield
+    else:
+        with as_large():
+            yield
 
 
 def exact(snapshot: Snapshot, policy: Policy) -> Plan:

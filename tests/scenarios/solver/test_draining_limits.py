@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from grains import all_proven
 from small_worlds import NOW_S, POLICY, box, gang, queued, running, world
 
-from phalanx.model.decision import Decision, GoalStatus
+from phalanx.model.decision import Decision
 from phalanx.model.ids import SiteId, TeamId
 from phalanx.model.job import Preemptible
 from phalanx.model.policy import Policy, ReservedPool
@@ -50,7 +51,7 @@ def decided(snapshot: Snapshot, policy: Policy) -> Decision:
     assert verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations, plan.resizes) == ()
     decision = solve(snapshot, policy)
     assert verify(snapshot, policy, decision) == ()
-    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
+    assert all_proven(decision)
     assert {plan.job for plan in plan.reservations} == {plan.job for plan in decision.reservations}
     return decision
 

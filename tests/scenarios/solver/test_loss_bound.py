@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from grains import all_proven
 from small_worlds import NOW_S, POLICY, box, gang, queued, running, world
 
-from phalanx.model.decision import Decision, GoalStatus, RuleFamily
+from phalanx.model.decision import Decision, RuleFamily
 from phalanx.model.errors import InvalidInput
 from phalanx.model.job import CheckpointPolicy, Job
 from phalanx.model.policy import EvictionPolicy, Policy
@@ -34,7 +35,7 @@ def decided(snapshot: Snapshot, policy: Policy) -> Decision:
     assert verify_starts(snapshot, policy, plan.starts, plan.preemptions) == ()
     decision = solve(snapshot, policy)
     assert verify(snapshot, policy, decision) == ()
-    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
+    assert all_proven(decision)
     assert {act.job for act in plan.preemptions} == {act.job for act in decision.preemptions}
     return decision
 

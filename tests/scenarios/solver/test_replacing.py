@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from grains import all_proven
 from small_worlds import NOW_S, POLICY, begin, box, decide, gang, queued, world
 
-from phalanx.model.decision import GoalStatus
 from phalanx.model.host import HostState
 from phalanx.model.ids import SiteId
 from phalanx.model.policy import Policy, ReservedPool, SolvePolicy
@@ -65,7 +65,7 @@ def test_a_spare_that_replaces_a_host_is_in_no_reserved_pool() -> None:
     decision = solve(snapshot, policy)
     assert {start.job: start.placement.hosts for start in decision.starts} == {"j1": ("s1",)}
     assert verify(snapshot, policy, decision) == ()
-    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
+    assert all_proven(decision)
 
 
 def test_the_verifier_refuses_held_hosts_and_spares() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from grains import all_proven
 from small_worlds import NOW_S, POLICY, ask, box, gang, queued, running, world
 
-from phalanx.model.decision import Decision, GoalStatus
+from phalanx.model.decision import Decision
 from phalanx.model.job import CheckpointPolicy, Elastic, Parallelism, Preemptible
 from phalanx.model.job_state import JobState, StopCause
 from phalanx.model.policy import Policy
@@ -44,7 +45,7 @@ def decided(snapshot: Snapshot, policy: Policy = POLICY) -> Decision:
     assert faults == ()
     decision = solve(snapshot, policy)
     assert verify(snapshot, policy, decision) == ()
-    assert all(goal.status is GoalStatus.PROVEN for goal in decision.goals)
+    assert all_proven(decision)
     assert solve(snapshot, policy) == decision
     return decision
 
