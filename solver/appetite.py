@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,6 +17,9 @@ from .remember import remembered
 Amounts = tuple[int, int, int]
 """Milli-cores, MiB and Mbit/s."""
 
+_Largest = tuple[int, int, int, int, int]
+"""Of a host: healthy cards of a type, the memory of the largest of them, and its CPU, memory and network in all."""
+
 _AMOUNTS = (attrgetter("cpu_milli"), attrgetter("memory_mib"), attrgetter("network_mbps"))
 
 
@@ -25,7 +28,8 @@ class Appetite:
     """What the queued and the running jobs ask, taken together.
 
     `wanted`: for each GPU type of the fleet 0..1000 thousandths, the part of the demand that must have the type over
-    the part of the fleet that is of it, at most 1. `beside`: milli-cores, MiB and Mbit/s a GPU that a quarter of the
+    the part of the fleet that is of it, at most 1; workers too large for the hosts of a type must have another.
+    `beside`: milli-cores, MiB and Mbit/s a GPU that a quarter of the
     demand is content with: with less left beside it, a free card is as good as lost.
     """
 
@@ -82,21 +86,24 @@ def _quarter(rising: Sequence[tuple[int, int]]) -> int:
 def _wanted(snapshot: Snapshot, roles: Iterable[Role]) -> dict[str, int]:
     """A role that cannot take every type wants those it can, in proportion to their number."""
     cards: Counter[str] = Counter()
-    memory: dict[str, int] = {}
+    largest: dict[str, set[_Largest]] = defaultdict(set)
     for host in snapshot.hosts:
+        here: dict[str, list[int]] = defaultdict(list)
         for gpu in host.gpus:
             if gpu.healthy:
-                cards[gpu.gpu_type] += 1
-                memory[gpu.gpu_type] = max(memory.get(gpu.gpu_type, 0), gpu.memory_mib)
+                here[gpu.gpu_type].append(gpu.memory_mib)
+        for name, memory in here.items():
+            cards[name] += len(memory)
+            largest[name].add((len(memory), max(memory), host.cpu_milli, host.memory_mib, host.network_mbps))
     asked: Counter[tuple[str, ...]] = Counter()
     known: dict[object, tuple[str, ...]] = {}
     for role in roles:
-        key = (role.gpu_types, role.request.gpu_memory_mib)
+        key = (role.gpu_types, role.request)
         if key not in known:
             known[key] = tuple(
                 name
                 for name in cards
-                if role.throughput_milli(name) is not None and card_takes(role.request, memory[name])
+                if role.throughput_milli(name) is not None and any(_holds(host, role) for host in largest[name])
             )
         asked[known[key]] += role.gpu_milli
     bound: Counter[str] = Counter()
@@ -111,3 +118,14 @@ def _wanted(snapshot: Snapshot, roles: Iterable[Role]) -> dict[str, int]:
         name: min(MILLI, MILLI * bound[name] * fleet // (number * whole)) if whole else 0
         for name, number in cards.items()
     }
+
+
+def _holds(host: _Largest, role: Role) -> bool:
+    """Whether a host like that could hold one worker of the role, were it empty."""
+    cards, card_memory, *amounts = host
+    request = role.request
+    return (
+        request.whole_gpus <= cards
+        and card_takes(request, card_memory)
+        and all(amount(request) <= there for amount, there in zip(_AMOUNTS, amounts, strict=True))
+    )

@@ -32,6 +32,29 @@ def test_memory_of_cards_binds_as_types_do() -> None:
     assert appetite(world(fleet, *jobs)).wanted == {"H100": 500, "T4": 0}
 
 
+def test_workers_that_no_host_of_a_type_could_hold_cannot_take_it() -> None:
+    # Half of the cards are on hosts of eight, and a quarter of the demand must be there.
+    pairs = [box(f"t{n}", 2, "T4", cpu_milli=16_000, memory_mib=128 * 1024) for n in range(8)]
+    fleet, small = [box("h1"), box("h2"), *pairs], gang("small", 12, request=ask(1))
+    cards, cpu, memory = (
+        gang("cards", 1, 4),
+        gang("cpu", 4, request=ask(1, 20)),
+        gang("memory", 4, request=ask(1, 1, 200)),
+    )
+    for large in (cards, cpu, memory):
+        assert appetite(world(fleet, small, large)).wanted == {"H100": 500, "T4": 0}
+    # Two cards fit on each, and one host of eight T4s is enough for that type to take large ones.
+    assert appetite(world(fleet, small, gang("pairs", 2, 2))).wanted == {"H100": 0, "T4": 0}
+    assert appetite(world([*fleet, box("t8", 8, "T4")], small, cards)).wanted == {"H100": 0, "T4": 0}
+
+
+def test_cards_out_of_order_hold_nobody() -> None:
+    half = box("h1", [card(n, healthy=n < 4) for n in range(8)])
+    jobs = [gang("small", 3, 1), gang("large", 1, 5)]
+    # Neither type could hold five on one host: nobody is helped by leaving one alone.
+    assert appetite(world([half, box("t1", 4, "T4")], *jobs)).wanted == {"H100": 0, "T4": 0}
+
+
 def test_what_a_quarter_of_all_that_runs_and_waits_is_content_with() -> None:
     runs = running(gang("r", request=ask(2, cpu=8, memory_gib=6)), ("h1", [0, 1]))
     held = queued(gang("held", request=ask(1, cpu=1)), state=JobState.HELD)
