@@ -34,7 +34,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The solver's guard: wall time left until `at` on the monotonic clock."""
+    """The solver's guard: wall time left until `at` on the monotonic clock, by which the round is to be committed."""
 
     at: float
 
@@ -44,8 +44,14 @@ class Deadline:
 
 
 def guarded(seconds: float) -> Solver:
-    """The solver with that much wall time as a guard outside its deterministic budget."""
+    """The solver with that much wall time as a guard outside its deterministic budget, counted from each call."""
     return lambda snapshot, policy: solve(snapshot, policy, guard=Deadline(time.monotonic() + seconds))
+
+
+def within(seconds: float) -> Solver:
+    """As `guarded`, counted from now on, whatever is done and however often it is called until then."""
+    deadline = Deadline(time.monotonic() + seconds)
+    return lambda snapshot, policy: solve(snapshot, policy, guard=deadline)
 
 
 def verify(snapshot: Snapshot, policy: Policy, decision: Decision) -> tuple[Violation, ...]:

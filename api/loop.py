@@ -24,7 +24,7 @@ LEASE = "scheduler"
 LEASE_TTL_S = 15
 POLL_S = 0.1
 GUARD_S = 10.0
-"""Wall seconds after which a round takes the best decision it has; below the lease's life."""
+"""Wall seconds in which a round is read, decided and committed, with the best it has; below the lease's life."""
 
 QUIET = frozenset({"agent_report", "forecast", "gang_progress", "gang_reserved", "gang_running", "planned"})
 """Entries of the log after which nothing new can be placed, so that no round is due."""
@@ -52,7 +52,6 @@ def run_loop(
         store,
         policy,
         clock,
-        solver=solver or engine.guarded(GUARD_S),
         verifier=verifier,
         report=dump_to(replay_dir),
     )
@@ -66,7 +65,7 @@ def run_loop(
             clock.sleep(1.0)
             continue
         try:
-            record = decide(term=lease.term, previous=previous)
+            record = decide(term=lease.term, previous=previous, solver=solver or engine.within(GUARD_S))
         except StaleTerm:
             log.warning("another scheduler leads now; standing by")
             continue

@@ -1,7 +1,8 @@
-"""`phalanx-bench deadline`: is a wall-clock deadline kept, by how much is it passed, and what is decided by then?"""
+"""`phalanx-bench deadline`: is a wall-clock deadline kept by a whole round, and what is decided by then?"""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import click
 
+from ..adapters.store.packing import pack
+from ..adapters.store.sql import open_store
 from ..api.cli.options import json_option, print_json
 from ..api.cli.tables import console, table
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..solver.collector import paused_collector
 from ..solver.solve import solve
 from ..solver.verify import verify
 from .machine import machine_facts
@@ -26,7 +29,7 @@ GUARDS_S = (0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One round with `guard_s` seconds given (None: no deadline): the seconds it took on that clock, its outcome."""
+    """One round with `guard_s` seconds given (None: no deadline): the seconds until it was committed, its outcome."""
 
     row: str
     guard_s: float | None
@@ -67,16 +70,17 @@ class Until:
 def deadline_command(
     rows: tuple[str, ...], guards: tuple[float, ...], seed: int, cpu: bool, free: bool, folder: Path, as_json: bool
 ) -> int:
-    """Solves the same state under several deadlines and tells by how much each is passed, in wall time.
+    """Takes the same state through a round under several deadlines and tells by how much each is passed, in wall time.
 
-    Exit code 1 if a decision broke a rule.
+    A round is read, decided, verified, packed and committed. Exit code 1 if a decision broke a rule.
     """
     found, clock = [], time.process_time if cpu else time.monotonic
     for name in dict.fromkeys(rows):
-        snapshot, policy = state(name, seed, folder)
-        for guard_s in (*guards, *((None,) if free else ())):
-            found.append(kept(name, snapshot, policy, guard_s, clock))
-            click.echo(f"{name}, {guard_s} s: took {found[-1].took_s:.2f} s", err=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            given = state(name, seed, folder, Path(scratch))
+            for guard_s in (*guards, *((None,) if free else ())):
+                found.append(kept(name, given, guard_s, clock))
+                click.echo(f"{name}, {guard_s} s: took {found[-1].took_s:.2f} s", err=True)
     if as_json:
         print_json(
             {"machine": machine_facts(), "deadlines": [asdict(each) | {"over_s": each.over_s} for each in found]}
@@ -86,23 +90,46 @@ def deadline_command(
     return int(any(each.violations for each in found))
 
 
-def state(row: str, seed: int, folder: Path) -> tuple[Snapshot, Policy]:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A state in a store at rest: its file, the policy and time of its next round, and the lease's term."""
+
+    file: Path
+    policy: Policy
+    now_s: int
+    term: int
+
+
+def state(row: str, seed: int, folder: Path, scratch: Path) -> Given:
     """The state in which the row's first counted round begins, as far as the greedy alone brings it there."""
     world = ROWS[row].make(seed, folder, Policy())
-    with tempfile.TemporaryDirectory() as scratch:
-        course = Course(world, Path(scratch))
-        try:
-            settle(course, ROWS[row])
-            return course.store.snapshot(course.now_s), course.policy
-        finally:
-            course.close()
+    course = Course(world, scratch)
+    try:
+        settle(course, ROWS[row])
+        return Given(scratch / f"{world.name}.db", course.policy, course.now_s, course.term)
+    finally:
+        course.close()
 
 
-def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None, clock: Callable[[], float]) -> Kept:
-    """The state solved with that much time on the clock; the verifier's time is not part of it."""
-    begun = clock()
-    decision = solve(snapshot, policy, guard=None if guard_s is None else Until(begun + guard_s, clock))
-    took_s = clock() - begun
+@paused_collector()
+def kept(row: str, given: Given, guard_s: float | None, clock: Callable[[], float]) -> Kept:
+    """A round over a copy of the state, with that much time on the clock from its reading to its commit."""
+    copy = given.file.with_suffix(".copy")
+    shutil.copy(given.file, copy)
+    store = open_store(f"sqlite:///{copy}", given.policy)
+    try:
+        # A service has long parsed most of its rows.
+        store.snapshot(given.now_s)
+        begun = clock()
+        snapshot = store.snapshot(given.now_s)
+        guard = None if guard_s is None else Until(begun + guard_s, clock)
+        decision = solve(snapshot, given.policy, guard=guard)
+        violations = verify(snapshot, given.policy, decision)
+        pack(snapshot)
+        outcome = store.commit(decision, snapshot, term=given.term, now_s=given.now_s)
+        took_s = clock() - begun
+    finally:
+        store.close()
     return Kept(
         row=row,
         guard_s=guard_s,
@@ -112,7 +139,7 @@ def kept(row: str, snapshot: Snapshot, policy: Policy, guard_s: float | None, cl
         starts=len(decision.starts),
         proven=sum(goal.status.value == "proven" for goal in decision.goals),
         goals=len(decision.goals),
-        violations=len(verify(snapshot, policy, decision)),
+        violations=len(violations) + len(outcome.conflicts),
     )
 
 

@@ -18,6 +18,7 @@ from ..model.decision import Decision, GoalStatus
 from ..model.job_state import JobState
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
+from ..solver.collector import paused_collector
 from ..solver.solve import solve
 from ..solver.verify import verify
 
@@ -116,8 +117,17 @@ class Course:
         """The policy of the rounds."""
         return self._world.policy
 
+    @property
+    def term(self) -> int:
+        """The term of the lease with which it commits."""
+        return self._term
+
+    @paused_collector()
     def round(self, *, searched: bool = True) -> Measured:
-        """The round of now, and what happens until the next one; without the exact stage where not `searched`."""
+        """The round of now, and what happens until the next one; without the exact stage where not `searched`.
+
+        The collector of cycles rests, as it does while the service decides.
+        """
         policy = self.policy if searched else unsearched(self.policy)
         measured = Measured()
         watch = Watch(measured)

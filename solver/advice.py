@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from ..model.job import Job
 from ..model.limits import grace_s, walltime_limit_s
@@ -23,7 +24,10 @@ class Advice:
         self._snapshot, self._policy = snapshot, policy
         self._ahead = sorted({w.start_s for h in snapshot.hosts for w in h.windows if w.end_s > snapshot.now_s})
         self._fleet = fleet
-        self._windowed = EmptyFleet(snapshot, policy, windows=True) if self._ahead else None
+
+    @cached_property
+    def _windowed(self) -> EmptyFleet | None:
+        return EmptyFleet(self._snapshot, self._policy, windows=True) if self._ahead else None
 
     def __call__(self, job: Job) -> tuple[str, ...]:
         """All warnings about that job."""

@@ -18,6 +18,7 @@ from .guard import UNLIMITED, Guard
 from .order import Order, order
 from .plan import Plan, assemble
 from .reprieve import reprieve
+from .reserve import Step, keeping
 from .shrink import shrunk
 from .sizes import ways
 from .verify_reservation import reservation
@@ -34,6 +35,7 @@ def greedy_plan(snapshot: Snapshot, policy: Policy, guard: Guard = UNLIMITED) ->
     When the guard's time is over the best plan so far is returned.
     That inside work of level 1 gives way to level 2 of its own guarantee, and moves, are left to the exact stage.
     """
+    guard = keeping(guard, Step.PLAN)
     if named(snapshot, policy):
         return _around_plans(snapshot, policy, guard)
     plain = assemble(snapshot, policy, greedy(snapshot, policy, guard), ())
@@ -43,7 +45,7 @@ def greedy_plan(snapshot: Snapshot, policy: Policy, guard: Guard = UNLIMITED) ->
     numbers = order(snapshot, policy)
     ranks = (rate,) if len(waiting) * len(snapshot.hosts) > _BOTH_ORDERS else (worth, rate)
     plans = [plain, *(_plan(snapshot, policy, waiting, possible, numbers, rank, guard) for rank in ranks)]
-    return shrunk(snapshot, policy, max(plans, key=lambda plan: _attained(snapshot, policy, plan)))
+    return shrunk(snapshot, policy, max(plans, key=lambda plan: _attained(snapshot, policy, plan)), guard)
 
 
 def _around_plans(snapshot: Snapshot, policy: Policy, guard: Guard) -> Plan:
@@ -66,7 +68,7 @@ def _around_plans(snapshot: Snapshot, policy: Policy, guard: Guard) -> Plan:
         (plan for plan in plans if plan is plans[0] or _keeps_promises(snapshot, policy, plan)),
         key=lambda plan: _attained(snapshot, policy, plan),
     )
-    return shrunk(snapshot, policy, best)
+    return shrunk(snapshot, policy, best, guard)
 
 
 def _keeps_promises(snapshot: Snapshot, policy: Policy, plan: Plan) -> bool:

@@ -182,13 +182,22 @@ class Search:
             world.books.ledger.withhold(self._withheld)
             world.books.keep_back(self._rank, self._ranks.leaving(self.chosen), self._starts)
         self._work_left -= len(self._snapshot.hosts)
+        marks = self._taken_in(world, record)
+        if marks is None:
+            return None
+        marks |= self.real.books.ledger.tight_limits(record.job)
+        return self._near(marks, lambda victim: victim.id in world.gone)
+
+    def _taken_in(self, world: World, record: JobRecord) -> set[object] | None:
+        """The hosts, and the domains of its labels, that the gang would take there; None where it would not fit."""
+        if len(record.job.roles) == 1 and not record.job.anti_affinity:
+            spot = world.placer.spot(record, only=self._only)
+            return None if spot is None else {*spot[1]}
         placement = world.placer.place(record, only=self._only)
         if placement is None:
             return None
         world.placer.remove(record, placement)
-        ledger = self.real.books.ledger
-        marks = {*placement.hosts, *ledger.tight_limits(record.job), *ledger.places(record.job, placement)}
-        return self._near(marks, lambda victim: victim.id in world.gone)
+        return {*placement.hosts, *self.real.books.ledger.places(record.job, placement)}
 
     def _marks(self, record: JobRecord, placement: Placement | None) -> set[object]:
         """The hosts, limits and domains of its labels in which the job there may be in a gang's way."""

@@ -21,6 +21,7 @@ from .goals import values
 from .guard import UNLIMITED, Guard
 from .order import Order, order
 from .placing import Placer
+from .reserve import spare_s
 from .sizes import ways
 
 _PRECISION = 1_000_000
@@ -88,9 +89,9 @@ def in_order(
                 if record.level == level and inside in sides[record.id] and record.id not in placed:
                     first = rank(record, numbers, served[record.job.team])
                     heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
-            if queue and guard.remaining_s() > 0:
+            if queue and spare_s(guard, len(starts)) > 0:
                 begin(level, inside)
-            while queue and guard.remaining_s() > 0:
+            while queue and spare_s(guard, len(starts)) > 0:
                 *before, position, record = heapq.heappop(queue)
                 now = [-part for part in rank(record, numbers, served[record.job.team])]
                 # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.

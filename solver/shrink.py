@@ -13,6 +13,7 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .books import Books
 from .goals import values
+from .guard import UNLIMITED, Guard
 from .plan import Plan, assemble
 from .returning import returners, smaller
 from .sizes import settled
@@ -20,14 +21,17 @@ from .verify import verify_starts
 from .verify_planned import Planned
 
 
-def shrunk(snapshot: Snapshot, policy: Policy, plan: Plan) -> Plan:
-    """The plan with each victim shrunk in place that may be, where that keeps all rules and is worth more."""
+def shrunk(snapshot: Snapshot, policy: Policy, plan: Plan, guard: Guard = UNLIMITED) -> Plan:
+    """The plan with each victim shrunk in place that may be, where that keeps all rules and is worth more.
+
+    When the guard's time is over the rest of them leaves.
+    """
     snapshot = settled(snapshot)
     leaving = {act.job for act in plan.preemptions}
     if not leaving:
         return plan
     for record in returners(snapshot, policy).shrinkers:
-        if record.id in leaving:
+        if record.id in leaving and guard.remaining_s() > 0:
             plan = _shrunk(record, snapshot, policy, plan)
     return plan
 

@@ -1,4 +1,4 @@
-"""`solve`: one scheduling round, pure. Reduce, greedy, exact stages, decode, reprieve, reasons."""
+"""`solve`: one scheduling round, pure. Greedy, reduce, exact stages, decode, reprieve, reasons."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .later import NO_PLANS, plans
 from .lp_bound import lp_bounds
 from .partly import in_part
 from .prefetch import prefetches
+from .reserve import Step, allows, beside, keeping, timed
 from .sizes import settled
 from .stages import Outcome
 
@@ -34,32 +35,37 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
 
     Pure: the same snapshot and policy give the same decision, unless `guard` (a wall-clock deadline from outside) cuts
     the search short; the certificate then says `deadline`. The best verified decision so far is returned at any rate.
-    `lap` is told of the end of each stage: reduce, greedy, encode, exact, decode, bounds, reasons.
+    `lap` is told of the end of each stage: greedy, reduce, encode, exact, decode, bounds, reasons.
     """
-    guard, snapshot = guard or Unlimited(), settled(snapshot)
-    instance, upper = _reduced(snapshot, policy)
-    drains = NO_PLANS if instance is None else plans(instance)
-    model, large = (None, False) if instance is None else grained(instance, drains)
-    lap("reduce")
+    snapshot = settled(snapshot)
+    guard = timed(guard or Unlimited(), snapshot, policy)
     best = candidate(
         Stage.GREEDY, exchange(snapshot, policy, greedy_plan(snapshot, policy, guard), guard), snapshot, policy
     )
+    guard = beside(guard, best.plan)
     lap("greedy")
+    # Without time for what comes behind it a reduced round is of no use.
+    late = not allows(guard, Step.REDUCE, Step.REDUCE)
+    instance, upper = (None, None) if late else _reduced(snapshot, policy)
+    drains = NO_PLANS if instance is None else plans(instance)
+    model, large = (None, False) if instance is None else grained(instance, drains)
+    lap("reduce")
     starting = candidates(snapshot) if instance is None else [gang.record for gang in instance.gangs]
     startable = frozenset(record.id for record in starting)
     anything = bool(startable or drains.gangs or (instance is not None and instance.returns))
     known = None if instance is None else drains
     returning = None if instance is None else frozenset(gang.record.id for gang in instance.returns)
     limits = uppers(snapshot, policy, startable, known, returning)
-    outcome, size, grain = Outcome(), (0, 0), Grain.SINGLETONS
-    if anything and (model is None or model.columns + drains.columns > policy.solve.exact_columns):
-        best, outcome, size, grain = in_part(snapshot, policy, upper, best, limits, guard, lap)
-    elif model is not None and anything:
-        best, outcome, size = search(model, drains, best, limits, guard, lap, large=large)
+    outcome, size, grain = Outcome(stopped="deadline" if late and anything else ""), (0, 0), Grain.SINGLETONS
+    before = keeping(guard, Step.DECODE)
+    if anything and not late and (model is None or model.columns + drains.columns > policy.solve.exact_columns):
+        best, outcome, size, grain = in_part(snapshot, policy, upper, best, limits, before, lap)
+    elif anything and model is not None:
+        best, outcome, size = search(model, drains, best, limits, before, lap, large=large)
         grain = Grain.MERGED if large and size[0] else grain
     lap("exact")
     bounds = _bounds(best, outcome, limits)
-    if outcome.stopped and guard.remaining_s() > 0:
+    if outcome.stopped and allows(guard, Step.BOUNDS):
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
     plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy, best.plan)
@@ -76,17 +82,21 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
         prefetches=prefetches(snapshot, policy, best.plan.starts, best.plan.reservations, resizes),
         waiting=waiting,
         goals=judge(snapshot, policy, best.values, bounds),
-        certificate=Certificate(
-            stage=best.stage if anything else Stage.NOTHING_TO_DO,
-            grain=grain,
-            budget_ms=policy.solve.budget_ms,
-            spent_ms=outcome.spent_ms,
-            seed=policy.solve.seed,
-            columns=size[0],
-            rows=size[1],
-            goals_solved=sum(result.solved for result in outcome.results),
-            stopped=outcome.stopped,
-        ),
+        certificate=_certificate(policy, best.stage if anything else Stage.NOTHING_TO_DO, grain, outcome, size),
+    )
+
+
+def _certificate(policy: Policy, stage: Stage, grain: Grain, outcome: Outcome, size: tuple[int, int]) -> Certificate:
+    return Certificate(
+        stage=stage,
+        grain=grain,
+        budget_ms=policy.solve.budget_ms,
+        spent_ms=outcome.spent_ms,
+        seed=policy.solve.seed,
+        columns=size[0],
+        rows=size[1],
+        goals_solved=sum(result.solved for result in outcome.results),
+        stopped=outcome.stopped,
     )
 
 
