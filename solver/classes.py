@@ -85,6 +85,7 @@ class Instance:
     """One round, reduced. Gangs without enough slots for some role are left out: they cannot start now.
 
     `returns`: the ways in which running gangs may return. `ways`: how each job that may leave can do so (`held`).
+    `staying`: possible victims of whom it is known that they are not preempted (`narrow`).
     """
 
     snapshot: Snapshot
@@ -95,6 +96,7 @@ class Instance:
     rights: Rights
     returns: tuple[Gang, ...]
     ways: Ways
+    staying: frozenset[JobId] = frozenset()
 
     @property
     def coming(self) -> tuple[Gang, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
@@ -20,7 +20,6 @@ from .encode import encode
 from .goals import GoalValue, values
 from .guard import Guard
 from .later import NO_PLANS, Plans
-from .merge import merged
 from .objective import Goal, goals_of_levels, goals_of_the_round
 from .plan import Plan
 from .reprieve import reprieve
@@ -56,15 +55,14 @@ class Candidate:
         return tuple(value.value for value in self.values)
 
 
+def is_large(columns: int) -> bool:
+    """Whether a round of so many columns is a large one: merged, and solved level by level only."""
+    return columns > LARGE
+
+
 def affordable(columns: int, guard: Guard) -> bool:
     """Whether the model is surely written before the deadline."""
     return guard.remaining_s() > columns * _WRITTEN_S
-
-
-def grained(instance: Instance, drains: Plans) -> tuple[Instance, bool]:
-    """The round at the grain at which it is solved, and whether it is a large one: merged, level by level only."""
-    large = instance.columns + drains.columns > LARGE
-    return (merged(instance, drains) if large else instance), large
 
 
 def search(
@@ -78,28 +76,33 @@ def search(
     large: bool,
     alike: bool = True,
     least: int = 0,
+    spent_ms: int = 0,
 ) -> tuple[Candidate, Outcome, tuple[int, int]]:
     """The better of the plan at hand and the exact stage's; what that reached, and the size of its model.
 
-    `least`: the lowest level whose gangs are in the instance; the greedy adds those below. Nothing is sought where
-    there is no time to write the model.
+    `least`: the lowest level whose gangs are in the instance; the greedy adds those below. Who leaves for these of the
+    level below is sought, too, where nothing of that level comes before. `spent_ms`: what the round
+    has spent of its budget before. Nothing is sought where there is no time to write the model.
     """
     if not affordable(instance.columns + drains.columns, guard):
         return best, Outcome(stopped="deadline"), (0, 0)
     policy, model = instance.policy, cp_model.CpModel()
+    effort = replace(policy.solve, budget_ms=max(0, policy.solve.budget_ms - spent_ms))
     variables, listed = build(model, instance, drains, alike=alike, whole=not large)
-    listed = tuple(goal for goal in listed if goal.level is None or goal.level >= least)
+    listed = tuple(goal for goal in listed if _sought(goal, least, best))
     # In a kernel nobody of some level may leave: what its goals are is then known, and they are not listed.
     attained = {value.name: (value.value, limit) for value, limit in zip(best.values, limits, strict=True)}
     limits = [attained[goal.name][1] for goal in listed]
     incumbent = Incumbent([attained[goal.name][0] for goal in listed], encode(variables, best.plan))
     lap("encode")
+    starts, leaves = _starts(variables), _leaves(variables)
     outcome = run(
-        model, listed, incumbent, limits, policy.solve, guard=guard, starts=_starts(variables), thorough=not large
+        model, listed, incumbent, limits, effort, guard=guard, starts=starts, leaves=leaves, thorough=not large
     )
+    outcome.spent_ms += spent_ms
     lap("exact")
-    if large and [result.value for result in outcome.results] == incumbent.values:
-        # The plan at hand attains all that was asked for, and is packed better than a search for that alone packs.
+    if large and all(result.value == mark for result, mark in zip(outcome.results, incumbent.values, strict=False)):
+        # The plan at hand attains all that was found, and is packed better than a search for that alone packs.
         found = None
     else:
         found = _exact(variables, outcome, instance.snapshot, policy)
@@ -129,12 +132,28 @@ def build(
     return variables, (*listed, *goals_of_the_round(variables)) if whole else listed
 
 
+def _sought(goal: Goal, least: int, best: Candidate) -> bool:
+    """Whether the goal depends on no gang below that level."""
+    if goal.level is None or goal.level >= least:
+        return True
+    first = next(value.name for value in best.values if value.name.endswith(f"[{goal.level}]"))
+    return goal.level == least - 1 and goal.name == first and goal.name.startswith("spare[")
+
+
 def _starts(variables: Variables) -> list[tuple[int, cp_model.IntVar]]:
     """For each start and plan the highest level with a goal that it may help: its own, or its promise's."""
     promised = {promise.record.id: promise.level for promise in variables.plans.promises}
     starts = [start for gang in variables.instance.gangs for start in variables.starts(gang)]
     starts += [(gang.record, variables.started(gang)) for gang in variables.plans.gangs]
     return [(max(record.level, promised.get(record.id, 0)), started) for record, started in starts]
+
+
+def _leaves(variables: Variables) -> list[tuple[int, cp_model.IntVar]]:
+    """The possible victims: level, and 1 if preempted."""
+    instance = variables.instance
+    return [
+        (victim.level, variables.evicted(victim.id)) for victim in instance.victims if victim.id not in instance.staying
+    ]
 
 
 def candidate(stage: Stage, plan: Plan, snapshot: Snapshot, policy: Policy) -> Candidate:
@@ -156,13 +175,13 @@ def _exact(variables: Variables, outcome: Outcome, snapshot: Snapshot, policy: P
 
 
 def _unsolved(listed: Sequence[Goal], outcome: Outcome, incumbent: Incumbent, least: int) -> int | None:
-    """The level below which the greedy adds to the decision: of the first goal left unsolved; None if there is none.
+    """The level below which the greedy adds to the decision: of the first goal not well solved; None if there is none.
 
     Starts of that level stay only where they attain more than the incumbent's.
     """
     for number, (goal, mark) in enumerate(zip(listed, incumbent.values, strict=True)):
         result = outcome.results[number] if number < len(outcome.results) else None
-        if goal.level is not None and (result is None or not result.solved):
+        if goal.level is not None and (result is None or not result.solved or result.far):
             return goal.level + (result is None or not goal.name.startswith("start[") or result.value < mark)
     return least or None
 

@@ -7,8 +7,8 @@ by its latest candidate start.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ..model.host import Gpu
 from ..model.ids import HostId, JobId
@@ -106,12 +106,13 @@ def plans(instance: Instance) -> Plans:
     stays = _stays(instance)
     clear = Clear(snapshot, policy)
     confinement = confinements(snapshot, policy)
+    hosts = tuple(instance.hosts.values())
     found = []
     for record in starving:
         starts = candidate_starts(record, snapshot, policy)
         barred = _barred(record, instance, starts)
         workers = tuple(
-            WorkerClass(later_id(record), role, _slots(record, role, instance, stays, clear, starts, barred))
+            WorkerClass(later_id(record), role, _slots(record, role, instance, stays, clear, starts, barred, hosts))
             for role in record.job.roles
         )
         if starts and all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
@@ -119,6 +120,29 @@ def plans(instance: Instance) -> Plans:
             found.append(gang)
     over = {gang.record.id: surely_over_s(gang.record, snapshot, policy) for gang in instance.coming}
     return Plans(starving, promised, tuple(found), stays, clear, over)
+
+
+def up_to(instance: Instance, plans: Plans, latest: Mapping[JobId, int], staying: frozenset[JobId]) -> Plans:
+    """The same plans up to the latest start of each gang [s], and where they can be while these jobs stay."""
+    if not plans.gangs:
+        return plans
+    stays = {
+        host: tuple(replace(each, may_leave=False) if each.record.id in staying else each for each in there)
+        for host, there in plans.stays.items()
+    }
+    clear = Clear(instance.snapshot, instance.policy)
+    found = []
+    for gang in plans.gangs:
+        starts = tuple(start_s for start_s in gang.starts if start_s <= latest[gang.record.id])
+        barred = {host: tuple(i for i in at if i < len(starts)) for host, at in gang.barred.items()}
+        workers = []
+        for each in gang.workers if starts else ():
+            among = [instance.hosts[host] for host in dict.fromkeys(slot.host for slot in each.slots)]
+            slots = _slots(gang.record, each.role, instance, stays, clear, starts, barred, among)
+            workers.append(replace(each, slots=slots))
+        if workers and all(each.enough for each in workers):
+            found.append(replace(gang, workers=tuple(workers), starts=starts, barred=barred))
+    return replace(plans, gangs=tuple(found), stays=stays, known={})
 
 
 def _stays(instance: Instance) -> dict[HostId, tuple[Stay, ...]]:
@@ -157,11 +181,12 @@ def _slots(
     clear: Clear,
     starts: tuple[int, ...],
     barred: dict[HostId, tuple[int, ...]],
+    among: Iterable[HostClass],
 ) -> tuple[Slot, ...]:
-    """The places that workers of the role could have by the latest candidate start, possible victims gone."""
+    """The places among these hosts that workers of the role could have by the latest start, possible victims gone."""
     sites = allowed_sites(record.job, instance.snapshot, instance.policy)
     slots = []
-    for host in instance.hosts.values():
+    for host in among:
         # Spares, and hosts held for gangs that lost one, are a matter of now.
         if not placeable(host.host) or host.host.path.site not in sites or len(barred.get(host.id, ())) == len(starts):
             continue

@@ -88,7 +88,7 @@ def _spare(level: int, variables: Variables) -> Sum:
     """What the victims of the level cost, and those that return smaller: GPUs over the horizon, and losses."""
     instance, total = variables.instance, Sum()
     for victim in instance.victims:
-        if victim.level == level:
+        if victim.level == level and victim.id not in instance.staying:
             milli = value_milli(victim, instance.policy)
             lost = loss(victim, milli, instance.snapshot.now_s, instance.policy)
             total.add(-(instance.policy.objective.horizon_s * milli + lost), variables.evicted(victim.id))

@@ -14,17 +14,17 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .classes import Instance
 from .demand import candidates
-from .exact import Candidate, Lap, affordable, grained, search
+from .exact import Candidate, Lap, affordable, is_large, search
 from .guard import Guard
 from .kernel import WAITING, kernel
-from .later import LaterGang, plans
+from .later import LaterGang, Plans, plans
 from .merge import merged
 from .stages import Outcome
 
 Result = tuple[Candidate, Outcome, tuple[int, int], Grain]
 """The better plan, what the search reached and bounds, the size of its model, and how the round was told apart."""
 
-_LEVEL = 2
+LEVEL = 2
 """The highest levels are solved alone where this is among them: those above the usual one, for whom others leave."""
 
 
@@ -44,18 +44,18 @@ def in_part(
     waiting = candidates(snapshot)
     if not policy.solve.exact_columns or not affordable(WAITING * len(waiting), guard):
         return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
-    if upper is not None and upper[1] <= max(_LEVEL, min((record.level for record in waiting), default=0)):
-        found = _upper(*upper, best, limits, guard, lap)
+    if upper is not None and upper[1] <= max(LEVEL, min((record.level for record in waiting), default=0)):
+        instance, level = upper
+        found = highest(instance, plans(instance), level, best, limits, guard, lap)
         if found is not None:
             return found
-    return _kernel(snapshot, policy, best, limits, guard, lap)
+    return around(snapshot, policy, best, limits, guard, lap)
 
 
-def _upper(
-    instance: Instance, level: int, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
+def highest(
+    instance: Instance, drains: Plans, level: int, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
 ) -> Result | None:
-    """The highest levels alone; None where they are too many, or promises bind lower ones to them."""
-    drains = plans(instance)
+    """The gangs of that level and above alone; None where they are too many, or promises bind lower ones to them."""
     if any(promise.level >= level > promise.record.level for promise in drains.promises):
         return None
     drains = replace(drains, gangs=tuple(gang for gang in drains.gangs if _helps(gang, level)))
@@ -72,7 +72,7 @@ def _helps(gang: LaterGang, level: int) -> bool:
     return max(gang.record.level, gang.promise.level if gang.promise is not None else 0) >= level
 
 
-def _kernel(
+def around(
     snapshot: Snapshot, policy: Policy, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
 ) -> Result:
     """A kernel of hosts, which bounds nothing."""
@@ -81,6 +81,7 @@ def _kernel(
     columns = instance.columns + drains.columns
     if columns > policy.solve.exact_columns or not affordable(columns, guard):
         return nothing
-    instance, large = grained(instance, drains)
+    large = is_large(columns)
+    instance = merged(instance, drains) if large else instance
     best, outcome, size = search(instance, drains, best, limits, guard, lap, large=large, alike=False)
     return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size, Grain.KERNEL

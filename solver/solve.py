@@ -12,11 +12,12 @@ from .classes import Instance, uppermost
 from .collector import paused_collector
 from .demand import candidates
 from .evict import greedy_plan
-from .exact import Candidate, Lap, candidate, grained, search
+from .exact import Candidate, Lap, candidate, is_large, search
 from .exchange import exchange
 from .explain import reasons
 from .grow import grown
 from .guard import Guard, Unlimited
+from .in_turn import in_turn
 from .later import NO_PLANS, plans
 from .lp_bound import lp_bounds
 from .partly import in_part
@@ -48,7 +49,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     late = not allows(guard, Step.REDUCE, Step.REDUCE)
     instance, upper = (None, None) if late else _reduced(snapshot, policy)
     drains = NO_PLANS if instance is None else plans(instance)
-    model, large = (None, False) if instance is None else grained(instance, drains)
+    columns = 0 if instance is None else instance.columns + drains.columns
     lap("reduce")
     starting = candidates(snapshot) if instance is None else [gang.record for gang in instance.gangs]
     startable = frozenset(record.id for record in starting)
@@ -58,14 +59,15 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     limits = uppers(snapshot, policy, startable, known, returning)
     outcome, size, grain = Outcome(stopped="deadline" if late and anything else ""), (0, 0), Grain.SINGLETONS
     before = keeping(guard, Step.DECODE)
-    if anything and not late and (model is None or model.columns + drains.columns > policy.solve.exact_columns):
+    if instance is not None and anything and columns <= policy.solve.exact_columns and not is_large(columns):
+        best, outcome, size = search(instance, drains, best, limits, before, lap, large=False)
+    elif instance is not None and anything and is_large(columns) and policy.solve.exact_columns:
+        best, outcome, size, grain = in_turn(instance, drains, best, limits, before, lap)
+    elif anything and not late:
         best, outcome, size, grain = in_part(snapshot, policy, upper, best, limits, before, lap)
-    elif anything and model is not None:
-        best, outcome, size = search(model, drains, best, limits, before, lap, large=large)
-        grain = Grain.MERGED if large and size[0] else grain
     lap("exact")
     bounds = _bounds(best, outcome, limits)
-    if outcome.stopped and allows(guard, Step.BOUNDS):
+    if _unbounded(best, outcome) and allows(guard, Step.BOUNDS):
         bounds = lp_bounds(snapshot, policy, best.plan, best.values, bounds)
     lap("bounds")
     plan, resizes = best.plan, best.plan.resizes or grown(snapshot, policy, best.plan)
@@ -104,6 +106,14 @@ def _reduced(snapshot: Snapshot, policy: Policy) -> tuple[Instance | None, tuple
     """The round at the singleton grain; where that is surely too large, None and its highest levels."""
     upper = uppermost(snapshot, policy, max(_FEWEST_COLUMNS, policy.solve.exact_columns))
     return (upper[0], None) if upper is not None and upper[1] == 0 else (None, upper)
+
+
+def _unbounded(best: Candidate, outcome: Outcome) -> bool:
+    """Whether some goal of a level was not sought to its end."""
+    levels = sum("[" in value.name for value in best.values)
+    return bool(outcome.stopped) and (
+        len(outcome.results) < levels or not all(result.solved for result in outcome.results[:levels])
+    )
 
 
 def _bounds(best: Candidate, outcome: Outcome, limits: Sequence[int]) -> list[int]:

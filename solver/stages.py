@@ -28,16 +28,24 @@ Starts = Sequence[tuple[int, cp_model.IntVar]]
 _PROPAGATED_S = 0.1
 """Deterministic time after which presolve is asked to complete an incumbent after all, in seconds."""
 
+EXACT_LEVEL = 2
+"""In large rounds goals of levels below this are sought within less than a gang, others until they are proven."""
+
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """The outcome of one goal; `solved` is False where the solver was not asked or found nothing in its budget."""
+    """The outcome of one goal.
+
+    `solved` is False where the solver was not asked or found nothing in its budget; `far` is True where what it found
+    is more than a gang from its bound.
+    """
 
     value: int
     bound: int
     solved: bool
+    far: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +75,22 @@ def run(
     *,
     guard: Guard,
     starts: Starts = (),
+    leaves: Starts = (),
     thorough: bool = True,
 ) -> Outcome:
     """Solves all goals in order; no stage ends below the incumbent while the stages before ended equal to it.
 
     `uppers`: what no decision can exceed, one a goal. Of the deterministic milliseconds for all goals what one goal
-    leaves goes to the next ones. Not `thorough`: by the first search alone, and no further than proven.
+    leaves goes to the next ones. Not `thorough`: by the first search alone, no further than proven, and of decisions
+    with equal starts preferably one in which fewer of `leaves` leave.
     """
-    search = _Search(model, incumbent, effort.seed, guard, starts)
+    search = _Search(model, incumbent, effort.seed, guard, starts, leaves)
     for number, goal in enumerate(goals):
         left = effort.budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
             search.outcome.stopped = "budget" if left < MINIMUM_MS else "deadline"
             break
-        # Half of what is left, so that one hard goal cannot starve those behind it; the last may use up all.
-        share = left if number == len(goals) - 1 else max(MINIMUM_MS, left // 2)
+        share = max(MINIMUM_MS, left // _part(goal, thorough=thorough, last=number == len(goals) - 1))
         search.outcome.results.append(search.solve(number, goal, uppers[number], share, thorough=thorough))
         if not thorough and not search.outcome.results[-1].solved:
             search.outcome.stopped = search.outcome.stopped or "budget"
@@ -91,12 +100,56 @@ def run(
     return search.outcome
 
 
+def _part(goal: Goal, *, thorough: bool, last: bool) -> int:
+    """By what the budget left is divided, so that no hard goal starves those behind it; the last may use it up."""
+    if thorough:
+        return 1 if last else 2
+    if last:
+        return 2
+    return 8 if goal.name.startswith("spare[") else 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Gentle:
+    """How a goal is sought that need not be proven to the last, and whom it should rather not make leave.
+
+    `gap`: what is worth no further search, and `gang` what the goal gains by the largest gang, if it is of gangs. Each
+    of `leaves` who leaves counts less than anything that the goal counts.
+    """
+
+    gap: int = 0
+    gang: int = 0
+    leaves: tuple[cp_model.IntVar, ...] = ()
+
+    @property
+    def factor(self) -> int:
+        """What one of the goal counts beside those who leave."""
+        return len(self.leaves) + 1
+
+    def over(self, goal: cp_model.LinearExprT) -> cp_model.LinearExprT:
+        """The objective."""
+        return self.factor * goal - sum(self.leaves) if self.leaves else goal
+
+    def bound(self, objective: int) -> int:
+        """What the goal cannot exceed where the objective cannot exceed this."""
+        return (objective + len(self.leaves)) // self.factor
+
+
 class _Search:
     """The model with the goals frozen so far, and the best solution at hand."""
 
-    def __init__(self, model: cp_model.CpModel, incumbent: Incumbent, seed: int, guard: Guard, starts: Starts) -> None:
+    def __init__(
+        self,
+        model: cp_model.CpModel,
+        incumbent: Incumbent,
+        seed: int,
+        guard: Guard,
+        starts: Starts,
+        leaves: Starts,
+    ) -> None:
         self.model = model
         self.starts = starts
+        self.leaves = leaves
         self.incumbent = incumbent
         self.level_with_incumbent = True
         self.frozen: list[tuple[Goal, int]] = []
@@ -128,10 +181,14 @@ class _Search:
         self._leave_out_below(goal.level)
         known = self._best_known(goal)
         scale = gcd(*(coefficient for coefficient, _ in goal.terms)) or 1
-        self.model.maximize(expression(goal, scale))
+        gentle = _Gentle() if thorough else self._gentle(goal, scale)
+        self.model.maximize(gentle.over(expression(goal, scale)))
         bottom = goal.constant + self._least(goal)
         result = StageResult(bottom if known is None else known, upper, solved=False)
         searches = (_max_lp, _portfolio) if thorough else (_max_lp,)
+        if not thorough and not self.level_with_incumbent and self.outcome.solution is not None:
+            # Its rows leave few decisions: without one to start from the search may find none at all.
+            self._hint(self.outcome.solution)
         for number, prepare in enumerate(searches):
             if result.value == result.bound:
                 return StageResult(result.value, result.bound, solved=True)
@@ -139,7 +196,8 @@ class _Search:
                 self.model.add(expression(goal) >= result.value - goal.constant)
             if number:
                 self._hint_best(goal)
-            result = self._attempt(goal, scale, result, prepare, max(MINIMUM_MS, share_ms // len(searches)))
+            share = max(MINIMUM_MS, share_ms // len(searches))
+            result = self._attempt(goal, scale, result, prepare, share, gentle)
         return result
 
     def _leave_out_below(self, level: int | None) -> None:
@@ -147,7 +205,19 @@ class _Search:
         for own, started in self.starts:
             started.proto.domain[1] = int(level is None or own >= level)
 
-    def _attempt(self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int) -> StageResult:
+    def _gentle(self, goal: Goal, scale: int) -> _Gentle:
+        """How a large round seeks it: below the highest levels within less than any gang gains, and sparing others."""
+        if goal.level is None or not goal.name.startswith("start["):
+            return _Gentle()
+        own = {started.index for level, started in self.starts if level == goal.level}
+        least = min((coefficient for coefficient, variable in goal.terms if variable.index in own), default=1)
+        gap = (least - 1) // scale if goal.level < EXACT_LEVEL else 0
+        most = max((coefficient for coefficient, variable in goal.terms if variable.index in own), default=0)
+        return _Gentle(gap, most, tuple(left for level, left in self.leaves if level < goal.level))
+
+    def _attempt(
+        self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int, gentle: _Gentle
+    ) -> StageResult:
         """One search from what is known; the better value and the tighter bound of both."""
         remaining = self.guard.remaining_s()
         if remaining <= 0:
@@ -158,6 +228,7 @@ class _Search:
         parameters.num_workers = 1
         parameters.random_seed = self.seed
         parameters.max_deterministic_time = share_ms / 1000
+        parameters.absolute_gap_limit = max(parameters.absolute_gap_limit, gentle.gap * gentle.factor)
         if remaining < inf:
             parameters.max_time_in_seconds = remaining
         prepare(parameters)
@@ -168,14 +239,16 @@ class _Search:
         if status == cp_model.INFEASIBLE:
             raise AssertionError(f"goal {goal.name} has no solution although one is known")
         if status not in SOLVED:
+            # No bound either: the solver's is 0 where it found none.
             self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
             return so_far
         self.outcome.solution = tuple(solver.response_proto.solution)
-        value = goal.constant + scale * round(solver.objective_value)
-        if status == cp_model.OPTIMAL:
+        value = _value(goal, self.outcome.solution)
+        if status == cp_model.OPTIMAL and not gentle.gap:
             return StageResult(value, value, solved=True)
-        bound = goal.constant + scale * _rounded(solver.best_objective_bound)
-        return StageResult(value, max(value, min(so_far.bound, bound)), solved=True)
+        bound = goal.constant + scale * gentle.bound(_rounded(solver.best_objective_bound))
+        bound = max(value, min(so_far.bound, bound))
+        return StageResult(value, bound, solved=True, far=bool(gentle.gang) and bound - value > gentle.gang)
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""

@@ -71,7 +71,7 @@ class Variables:
         self._started = {gang.id: self._start_of(gang) for gang in self.placed}
         self._inside = {gang.id: self._inside_of(gang) for gang in instance.gangs if gang.may_be_inside}
         self._inside_on: dict[tuple[RoleKey, str], cp_model.IntVar] = {}
-        self._evicted = {victim.id: model.new_bool_var(f"evicted[{victim.id}]") for victim in instance.victims}
+        self._evicted = {victim.id: self._eviction_of(victim.id) for victim in instance.victims}
         self._left, self._gone = self._ways_out()
         self._at: dict[tuple[RoleKey, Slot], cp_model.IntVar] = {}
         self._on_card: dict[tuple[RoleKey, CardKey], cp_model.IntVar] = {}
@@ -109,6 +109,11 @@ class Variables:
         number = self.model.new_int_var(0, len(starts), f"number[{gang.id}]")
         self.model.add(sum(starts) == number)
         return number
+
+    def _eviction_of(self, job: JobId) -> cp_model.IntVar:
+        if job in self.instance.staying:
+            return self.model.new_constant(0)
+        return self.model.new_bool_var(f"evicted[{job}]")
 
     def _inside_of(self, gang: Gang) -> cp_model.IntVar:
         return self._started[gang.id] if gang.only_inside else self.model.new_bool_var(f"inside[{gang.id}]")

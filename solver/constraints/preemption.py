@@ -31,6 +31,8 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     some_start = {reach: _some(model, gangs) for reach, gangs in starts.items()}
     some_claim = {reaches: _some(model, gangs) for reaches, gangs in claims.items()}
     for victim in instance.victims:
+        if victim.id in instance.staying:
+            continue
         ways = [gang for reach, gangs in some_start.items() if victim.id in reach for gang in gangs]
         for (reach, widest), gangs in some_claim.items():
             if victim.id in widest and victim.id not in reach:

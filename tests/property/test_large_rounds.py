@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contested, policies, snapshots
+from test_brute_plans import capped, drained, next_round
 from test_brute_returns import resizable
 
 from phalanx.model.decision import Decision, GoalStatus, Grain
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
-from phalanx.solver import exact, kernel, partly, places, solve
+from phalanx.solver import exact, in_turn, kernel, partly, places, solve
 from phalanx.solver.classes import reduce
+from phalanx.solver.drains import promises
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
 from phalanx.solver.verify import verify
 
 SEEDS = int(os.environ.get("PHALANX_TEST_SEEDS", "30"))
+Worlds = Callable[[int], tuple[Snapshot, Policy]]
 WORLDS = st.one_of(snapshots(), contested(max_hosts=4, max_jobs=6))
 
 
@@ -90,6 +94,46 @@ def test_large_models_prove_what_the_exact_stage_proves_and_fill_up_the_rest(
 
 
 @settings(deadline=None, max_examples=40)
+@given(snapshot=WORLDS, policy=policies(), level=st.integers(1, 3))
+def test_large_rounds_in_two_turns_are_within_their_bounds(snapshot: Snapshot, policy: Policy, level: int) -> None:
+    in_turns(snapshot, policy, level)
+
+
+def in_turns(snapshot: Snapshot, policy: Policy, level: int) -> Decision:
+    """The decision of the round as a large one, that level and those above solved first; compared with the exact one."""
+    whole = solve.solve(snapshot, policy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "LARGE", -1)
+        patch.setattr(in_turn, "LEVEL", level)
+        decision = solve.solve(snapshot, policy)
+    check(snapshot, policy, decision)
+    assert decision.certificate.grain in (Grain.MERGED, Grain.SINGLETONS)
+    for mine, best in zip(decision.goals, whole.goals, strict=True):
+        if "[" not in mine.name or best.status is not GoalStatus.PROVEN:
+            break
+        assert mine.value <= best.value <= mine.bound, mine.name
+        assert mine.status is not GoalStatus.OPEN, mine.name
+        if mine.value != best.value:
+            assert mine.name in ("start[1]", "start[0]"), mine.name
+            break
+    return decision
+
+
+@pytest.mark.parametrize("worlds", [drained, capped, resizable])
+@pytest.mark.parametrize("block", range(2))
+def test_plans_sizes_and_returns_of_large_rounds_are_within_their_bounds(block: int, worlds: Worlds) -> None:
+    promised = 0
+    for seed in range(block, SEEDS, 2):
+        snapshot, policy = worlds(seed)
+        reservations = in_turns(snapshot, policy, 1 + seed % 3).reservations
+        if reservations:
+            later = next_round(seed, snapshot, reservations)
+            promised += bool(promises(later, policy))
+            in_turns(later, policy, 1 + seed % 3)
+    assert promised, "some promises must bind the next round"
+
+
+@settings(deadline=None, max_examples=40)
 @given(snapshot=WORLDS, policy=policies(), columns=st.integers(1, 60))
 def test_what_is_proven_of_the_highest_levels_alone_is_proven_of_the_round(
     snapshot: Snapshot, policy: Policy, columns: int
@@ -98,7 +142,7 @@ def test_what_is_proven_of_the_highest_levels_alone_is_proven_of_the_round(
     few = replace(policy, solve=replace(policy.solve, exact_columns=columns))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve, "_FEWEST_COLUMNS", 0)
-        patch.setattr(partly, "_LEVEL", 3)
+        patch.setattr(partly, "LEVEL", 3)
         decision = solve.solve(snapshot, few)
     check(snapshot, few, decision)
     if decision.certificate.grain is not Grain.UPPER_LEVELS:

@@ -1,0 +1,81 @@
+"""Large rounds, solved in two turns: their highest levels alone, and then the round with what these leave possible.
+
+For gangs of the highest levels nearly every host is a place, as others may leave for them. Alone they are few, and
+quickly solved; once it is known what they attain, and whom it costs, most of these places are out of the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.decision import Grain
+from .bound import level_of
+from .classes import Instance
+from .exact import Candidate, Lap, search
+from .goals import GoalValue
+from .guard import Guard
+from .later import Plans
+from .merge import merged
+from .narrow import narrowed
+from .partly import LEVEL, Result, around, highest
+from .stages import Outcome, StageResult
+
+_TURNS = 2
+"""How often the lower levels are searched at most: again where the first time left out what a plan came to need."""
+
+
+def in_turn(instance: Instance, plans: Plans, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap) -> Result:
+    """The better of the plan at hand and the exact stage's, what that reached, its size and its grain."""
+    ideal, spent_ms, columns, rows = limits, 0, 0, 0
+    if any(value.value < limit for value, limit in _upper(best.values, limits)):
+        uppermost = replace(instance, gangs=tuple(gang for gang in instance.gangs if gang.record.level >= LEVEL))
+        found = highest(uppermost, plans, LEVEL, best, limits, guard, lap)
+        if found is not None:
+            best, outcome, (columns, rows), _ = found
+            if outcome.stopped in ("budget", "deadline"):
+                return found
+            limits, spent_ms = _tightened(best.values, outcome.results, limits), outcome.spent_ms
+    for _ in range(_TURNS):
+        narrow, left = narrowed(instance, plans, best.values, limits, ideal)
+        model = merged(narrow, left)
+        if model.columns + left.columns > instance.policy.solve.exact_columns:
+            return around(instance.snapshot, instance.policy, best, limits, guard, lap)
+        marks = best.values
+        best, outcome, size = search(model, left, best, limits, guard, lap, large=True, spent_ms=spent_ms)
+        columns, rows, spent_ms = max(columns, size[0]), max(rows, size[1]), outcome.spent_ms
+        short = _reopened(outcome, marks, ideal)
+        if short is None or outcome.stopped in ("budget", "deadline"):
+            break
+        limits = _tightened(best.values, outcome.results[:short], limits)
+    return best, outcome, (columns, rows), Grain.MERGED
+
+
+def _upper(values: Sequence[GoalValue], limits: Sequence[int]) -> list[tuple[GoalValue, int]]:
+    """The goals of the highest levels, which come first, with their limits."""
+    pairs = zip(values, limits, strict=True)
+    return [(value, limit) for value, limit in pairs if "[" in value.name and level_of(value) >= LEVEL]
+
+
+def _reopened(outcome: Outcome, marks: Sequence[GoalValue], ideal: Sequence[int]) -> int | None:
+    """Gives a `plan` its ideal as bound where a goal before it came to exceed the plan at hand; the first such one.
+
+    Starts were left out that it could need then.
+    """
+    better, first = False, None
+    for number, result in enumerate(outcome.results):
+        if better and marks[number].name.startswith("plan[") and result.value < ideal[number]:
+            outcome.results[number] = replace(result, bound=ideal[number])
+            first = number if first is None else first
+        better = better or result.value != marks[number].value
+    return first
+
+
+def _tightened(values: Sequence[GoalValue], results: Sequence[StageResult], limits: Sequence[int]) -> list[int]:
+    """The limits with the bounds of these goals, which hold up to the first one that the decision has otherwise."""
+    bounds = list(limits)
+    for number, (value, result) in enumerate(zip(values, results, strict=False)):
+        bounds[number] = min(limits[number], result.bound)
+        if value.value != result.value:
+            break
+    return bounds
