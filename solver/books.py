@@ -6,8 +6,9 @@ all, which GPU types a role accepts and where a gang must stay together is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 from ..model.host import Host
 from ..model.ids import HostId
@@ -23,13 +24,15 @@ from .pressure import free_milli
 from .ranks import Placed
 from .remember import remembered
 
-__all__ = ["Books", "Card", "HostBook", "holding"]
+__all__ = ["Books", "Card", "First", "HostBook", "holding"]
 
 
 class Books:
     """The books of all hosts, with everything booked that holds capacity in the snapshot.
 
     `changed` lists the hosts of all bookings in order, so that an index can catch up with what moved since it looked.
+    `grown` tells whether anything that they began with was given back; until then there is nowhere more room than at
+    first. `first` is how they began.
     Hosts are read from `hosts`; to book on one beside the methods here, ask for it with `own`.
     """
 
@@ -40,14 +43,15 @@ class Books:
         self.ledger = first.ledger.copy()
         self._own: set[HostId] = set()
         self._untouched = True
-        self._first = first
+        self.first = first
+        self.grown = False
         self._columns: Columns | None = None
 
     def fork(self) -> Books:
         """Books that begin as these are now; from now on neither sees what is booked in the other."""
         other = Books.__new__(Books)
         other.hosts, other.ledger, other.changed = dict(self.hosts), self.ledger.copy(), list(self.changed)
-        other._first, other._untouched = self._first, self._untouched
+        other.first, other.grown, other._untouched = self.first, self.grown, self._untouched
         other._columns = None if self._columns is None else self.columns.copy(other.hosts, len(self.changed))
         # What either writes to from now on is a copy of its own.
         self._own, other._own = set(), set()
@@ -63,18 +67,19 @@ class Books:
         self._own.update(fresh)
         self.changed.extend(fresh)
         self._untouched = self._untouched and not fresh
+        self.grown = self.grown or bool(fresh)
 
     @property
     def columns(self) -> Columns:
         """The books as columns, as they are now."""
         if self._columns is None:
-            self._columns = self._first.columns.copy(self.hosts)
+            self._columns = self.first.columns.copy(self.hosts)
         self._columns.catch_up(self.changed)
         return self._columns
 
     def free_milli(self, hosts: tuple[Host, ...]) -> Mapping[str, int] | None:
         """milli-GPU free on these hosts by type, shared by all books that none has written to; else None."""
-        return _free_milli(self._first, hosts) if self._untouched else None
+        return _free_milli(self.first, hosts) if self._untouched else None
 
     def own(self, name: HostId) -> HostBook:
         """The host's book to write to; all books of one snapshot share those that none of them has written to."""
@@ -91,6 +96,7 @@ class Books:
 
     def give(self, job: Job, worker: WorkerPlacement) -> None:
         """Undoes `take`."""
+        self.grown = True
         self.pencil(job, worker, -1)
         self._enter(job, worker, -1)
 
@@ -130,10 +136,15 @@ class Books:
         self.changed.extend(self.ledger.book(job, worker, sign))
 
 
-class _First:
-    """The books of a snapshot as it is, from which all others of it begin; nobody may change them."""
+class First:
+    """The books of a snapshot as it is, from which all others of it begin; nobody may change them.
+
+    `seats` and `hopeless` keep what was found out about them.
+    """
 
     def __init__(self, snapshot: Snapshot, reserved: tuple[ReservedPool, ...]) -> None:
+        self.seats: dict[Hashable, Any] = {}
+        self.hopeless: dict[Hashable, tuple[object, bool]] = {}
         self.hosts = {host.id: HostBook(host) for host in snapshot.hosts}
         self.ledger = Ledger(snapshot, reserved)
         for job, worker in holding(snapshot):
@@ -147,12 +158,12 @@ class _First:
 
 
 @remembered
-def _first(snapshot: Snapshot, reserved: tuple[ReservedPool, ...]) -> _First:
-    return _First(snapshot, reserved)
+def _first(snapshot: Snapshot, reserved: tuple[ReservedPool, ...]) -> First:
+    return First(snapshot, reserved)
 
 
 @remembered
-def _free_milli(first: _First, hosts: tuple[Host, ...]) -> dict[str, int]:
+def _free_milli(first: First, hosts: tuple[Host, ...]) -> dict[str, int]:
     return free_milli(first.hosts[host.id] for host in hosts)
 
 

@@ -54,11 +54,19 @@ class EmptyFleet:
         self._windows = windows
         self.snapshot = unchecked(snapshot, hosts=hosts, jobs=(), reservations=())
         self.policy = policy
-        self.placer = Placer(self.snapshot, policy, Books(self.snapshot, policy.reserved))
         self._left = self._beside_pools(policy.reserved)
         self.site_at = {host.path.domain(Layer.SITE, host.id): host.path.site for host in hosts}
         self._domains: dict[tuple[int, frozenset[SiteId]], list[Path]] = {}
-        self._widest = Widest(grid_of(snapshot.hosts), self.placer.books, Work())
+        self._grid_hosts = snapshot.hosts
+
+    @cached_property
+    def placer(self) -> Placer:
+        """Places gangs there."""
+        return Placer(self.snapshot, self.policy, Books(self.snapshot, self.policy.reserved))
+
+    @cached_property
+    def _widest(self) -> Widest:
+        return Widest(grid_of(self._grid_hosts), self.placer.books, Work())
 
     def _beside_pools(self, pools: Iterable[ReservedPool]) -> dict[tuple[SiteId, str], int]:
         """What each reserved pool leaves to level 1 in milli-GPU, by site and GPU type."""

@@ -84,20 +84,23 @@ def in_order(
     for level in sorted({record.level for record in waiting}, reverse=True):
         for inside in (True, False):
             placed = {start.job for start in starts}
-            queue: list[tuple[int, int, int, JobRecord]] = []
+            queue: list[tuple[int, int, int, JobRecord, int]] = []
             for record in waiting:
                 if record.level == level and inside in sides[record.id] and record.id not in placed:
-                    first = rank(record, numbers, served[record.job.team])
-                    heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record))
+                    before = served[record.job.team]
+                    first = rank(record, numbers, before)
+                    heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record, before))
             if queue and spare_s(guard, len(starts)) > 0:
                 begin(level, inside)
             while queue and spare_s(guard, len(starts)) > 0:
-                *before, position, record = heapq.heappop(queue)
-                now = [-part for part in rank(record, numbers, served[record.job.team])]
-                # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
+                high, next_to_it, position, record, before = heapq.heappop(queue)
+                now = served[record.job.team]
                 if now != before:
-                    heapq.heappush(queue, (now[0], now[1], position, record))
-                    continue
+                    first = rank(record, numbers, now)
+                    # A team's credit only falls, so a gang whose rank is unchanged is still the first of all.
+                    if (-first[0], -first[1]) != (high, next_to_it):
+                        heapq.heappush(queue, (-first[0], -first[1], position, record, now))
+                        continue
                 placement = place(record, inside)
                 if placement is not None:
                     served[record.job.team] += numbers.milli_at(record, placement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 
 from ..model.host import Host
@@ -11,7 +12,7 @@ from ..model.ids import HostId
 from ..model.job import Job, Parallelism, Role
 from ..model.placement import Placement, WorkerPlacement
 from ..model.snapshot import JobRecord
-from ..model.topology import Layer
+from ..model.topology import Layer, TopologyPath
 from .books import Books
 from .demand import CardKind
 
@@ -158,7 +159,11 @@ def _domain(layer: Layer | None) -> Callable[[_Block], tuple[str, ...]]:
 
 def tree_path(host: Host) -> tuple[str, ...]:
     """The names of the host's domains, from its site down to the host itself."""
-    path, name = host.path, host.id
+    return _tree_path(host.path, host.id)
+
+
+@lru_cache(maxsize=50_000)
+def _tree_path(path: TopologyPath, name: HostId) -> tuple[str, ...]:
     return tuple([path.domain(layer, name) for layer in _WIDEST_FIRST])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ..model.host import Host
 from ..model.ids import HostId, SiteId, TeamId
@@ -22,11 +22,14 @@ from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
 from .rooms import Path, Rooms, Tree, depth
-from .seats import Seats
+from .seats import Seats, at_first
 from .shapes import Shapes, shapes
 
 _TRIES = 16
 """Options that are tried for a gang of several roles; of one role the first always holds."""
+
+_NOWHERE: list[HostId] = []
+"""The hosts of a type that none has."""
 
 _Counts = dict[str, Counter[tuple[HostId, CardKind | None]]]
 
@@ -199,7 +202,7 @@ class Placer:
         """The counts that all views of one request share."""
         key = (request, team if request.fractional else None, gpu_type)
         if key not in self._seated:
-            hosts = self._ground.of_type.get(gpu_type, [])
+            hosts = self._ground.of_type.get(gpu_type, _NOWHERE)
             self._seated[key] = Seats(hosts, self.books, request, team, gpu_type)
         return self._seated[key]
 
@@ -210,14 +213,28 @@ class Placer:
         """
         if len(job.roles) != 1:
             return False
-        role, alone = job.roles[0], shape.confinement.required is Layer.HOST
+        (role,) = job.roles
+        if not self.books.grown and self._hopeless_at_first(role, job.team, shape):
+            return True
         for name in self.types(role):
             seats = self._seats_of(role.request, job.team, name)
             seats.catch_up()
-            rooms = seats.room.values()
-            if any(room >= role.count for room in rooms) if alone else sum(rooms) >= role.count:
+            if _enough(seats.room.values(), role, shape):
                 return False
         return True
+
+    def _hopeless_at_first(self, role: Role, team: TeamId, shape: Shape) -> bool:
+        """As `_hopeless`, before anything was booked; worked out once for all books of the snapshot."""
+        key = id(self._ground), shape
+        known = self.books.first.hopeless.get(key)
+        if known is None:
+            hosts = self._ground.of_type
+            rooms = (
+                at_first(hosts.get(name, _NOWHERE), self.books, role.request, team, name).room.values()
+                for name in self.types(role)
+            )
+            known = self.books.first.hopeless[key] = self._ground, not any(_enough(each, role, shape) for each in rooms)
+        return known[1]
 
     def _try(self, record: JobRecord, types: Types, node: Path, shape: Shape) -> Placement | None:
         """Chooses hosts for one role after the other, the most demanding first, then ranks for all."""
@@ -270,6 +287,13 @@ def by_type(job: Job, types: Types) -> Counter[str]:
         if gpu_type is not None:
             amounts[gpu_type] += role.gpu_milli
     return amounts
+
+
+def _enough(rooms: Collection[int], role: Role, shape: Shape) -> bool:
+    """Whether hosts with that room could hold the role, closed ones and domains wider than a host aside."""
+    if shape.confinement.required is Layer.HOST:
+        return any(room >= role.count for room in rooms)
+    return sum(rooms) >= role.count
 
 
 def _replica(role: Role) -> int:

@@ -46,11 +46,12 @@ def assemble(
     leaving = [record for record in snapshot.jobs if record.id in chosen]
     position = {record.id: number for number, record in enumerate(snapshot.jobs)}
     back = tuple(sorted(resizes, key=lambda act: position[act.job]))
-    ties = Ties(snapshot, policy, leaving, back)
+    # Where nobody leaves nothing is tied.
+    ties = Ties(snapshot, policy, leaving, back) if leaving or back else None
     tied = []
     beneficiaries: dict[JobId, list[JobId]] = defaultdict(list)
     for start in sorted(starts, key=lambda start: position[start.job]):
-        after = ties.before(start)
+        after = ties.before(start) if ties is not None else ()
         tied.append(replace(start, after=after))
         for victim in chosen.intersection(after):
             beneficiaries[victim].append(start.job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..model.ids import HostId, JobId, TeamId
 from ..model.placement import Placement
@@ -11,6 +11,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import surely_over_s
 from .drains import Clear
+from .remember import remembered
 from .verify_allowed import Key, allowances
 from .verify_planned import Planned
 from .withheld import Hold
@@ -19,6 +20,9 @@ NOBODY = TeamId("(reserved)")
 """Holds reserved cards, so that no gang finds them free or shares them."""
 
 Amounts = list[int]
+
+_Work = tuple[tuple[JobRecord, Amounts], ...]
+"""The jobs on one host, with what each takes there."""
 
 
 class Reserved:
@@ -32,10 +36,7 @@ class Reserved:
         self._clear = Clear(snapshot, policy)
         self.plans: list[Planned] = []
         self._held: dict[tuple[JobId, ...], dict[HostId, Hold]] = {}
-        self._work: dict[HostId, list[tuple[JobRecord, Amounts]]] = defaultdict(list)
-        for record in snapshot.jobs:
-            if record.placement is not None:
-                self._enter(record, record.placement)
+        self._work = dict(_running(snapshot))
         self._coming: set[JobId] = set()
         self._over: dict[JobId, int] = {}
         self._allowed = allowances(snapshot, policy)
@@ -63,7 +64,7 @@ class Reserved:
     def leaves(self, record: JobRecord) -> None:
         """A running job leaves in this round."""
         for name in record.placement.hosts if record.placement else ():
-            self._work[name] = [entry for entry in self._work[name] if entry[0].id != record.id]
+            self._work[name] = tuple(entry for entry in self._work.get(name, ()) if entry[0].id != record.id)
         self._counted.pop(record.id, None)
         self._held.clear()
 
@@ -99,11 +100,8 @@ class Reserved:
         return self._over[record.id] if record.id in self._coming else self._clear(record, plan.record)
 
     def _enter(self, record: JobRecord, placement: Placement) -> None:
-        asked: dict[HostId, Amounts] = {}
-        for worker in placement.workers:
-            _add(asked.setdefault(worker.host, [0, 0, 0]), record, worker.role)
-        for name, amounts in asked.items():
-            self._work[name].append((record, amounts))
+        for name, amounts in _asked(record, placement).items():
+            self._work[name] = (*self._work.get(name, ()), (record, amounts))
         self._held.clear()
 
     def _withheld(self, binding: Sequence[Planned], heeded: Sequence[Planned]) -> dict[HostId, Hold]:
@@ -132,17 +130,32 @@ class Reserved:
             if other.at_s <= plan.at_s:
                 for number, amount in enumerate(asked[other.record.id].get(name, (0, 0, 0))):
                     need[number] += amount
-        for record, amounts in self._work[name]:
+        for record, amounts in self._work.get(name, ()):
             if self._leaves_s(record, plan) <= plan.at_s:
                 for number, amount in enumerate(amounts):
                     need[number] -= amount
         return need
 
 
+@remembered
+def _running(snapshot: Snapshot) -> Mapping[HostId, _Work]:
+    """What runs on each host, with what it takes there."""
+    found: defaultdict[HostId, list[tuple[JobRecord, Amounts]]] = defaultdict(list)
+    for record in snapshot.jobs:
+        if record.placement is not None:
+            for name, amounts in _asked(record, record.placement).items():
+                found[name].append((record, amounts))
+    return {name: tuple(work) for name, work in found.items()}
+
+
 def _by_host(plan: Planned) -> dict[HostId, Amounts]:
+    return _asked(plan.record, plan.placement)
+
+
+def _asked(record: JobRecord, placement: Placement) -> dict[HostId, Amounts]:
     asked: dict[HostId, Amounts] = {}
-    for worker in plan.placement.workers:
-        _add(asked.setdefault(worker.host, [0, 0, 0]), plan.record, worker.role)
+    for worker in placement.workers:
+        _add(asked.setdefault(worker.host, [0, 0, 0]), record, worker.role)
     return asked
 
 

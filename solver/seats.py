@@ -7,15 +7,19 @@ host once a request instead of once a view.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..model.ids import HostId, TeamId
 from ..model.job import WorkerRequest
-from .books import Books
+from .books import Books, First
 
 _MANY = 48
 """Hosts from which on columns are quicker than one look after another."""
+
+_MUCH = 32
+"""Bookings after which all hosts are counted anew, rather than those that were booked on."""
 
 ANY_NUMBER = 100_000
 """More workers than any role has."""
@@ -28,27 +32,15 @@ class Seats:
         self, hosts: Sequence[HostId], books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None
     ) -> None:
         self._books, self._request, self._team, self._gpu_type = books, request, team, gpu_type
-        self._seen = len(books.changed)
-        self.hosts = set(hosts)
-        self.room: dict[HostId, int] = {}
-        if len(self.hosts) < _MANY:
-            for name in self.hosts:
-                self._look(name)
+        first = at_first(hosts, books, request, team, gpu_type)
+        self.hosts = first.hosts
+        if len(books.changed) > _MUCH:
+            self._seen = len(books.changed)
+            self.room = counted(hosts, books, request, team, gpu_type)
         else:
-            self._look_at_all(list(hosts))
-
-    def _look_at_all(self, hosts: list[HostId]) -> None:
-        columns, request = self._books.columns, self._request
-        rows = np.fromiter((columns.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
-        if request.fractional and self._gpu_type is not None:
-            rooms = columns.fractions(request, self._gpu_type, rows, ANY_NUMBER)
-        else:
-            rooms = columns.rooms(request, self._gpu_type, rows, ANY_NUMBER)
-        self.room = {hosts[number]: int(rooms[number]) for number in np.flatnonzero(rooms)}
-        if request.fractional:
-            names = list(columns.row)
-            for row in columns.shared(rows):
-                self._look(names[row])
+            self._seen = 0
+            self.room = dict(first.room)
+            self.catch_up()
 
     def catch_up(self) -> None:
         """Looks again at every host that was booked on since the last look."""
@@ -64,3 +56,50 @@ class Seats:
             self.room[name] = room
         else:
             self.room.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class AtFirst:
+    """What a request finds before anything is booked in a round; `listed` are the hosts as they were given."""
+
+    listed: Sequence[HostId]
+    hosts: frozenset[HostId]
+    room: dict[HostId, int]
+
+
+def at_first(
+    hosts: Sequence[HostId], books: Books, request: WorkerRequest, team: TeamId, gpu_type: str | None
+) -> AtFirst:
+    """The room on these hosts as all books of the snapshot begin, counted once for all of them."""
+    # A list of hosts that is kept here is told from all others by its identity.
+    key = (id(hosts), request, team if request.fractional else None, gpu_type)
+    found: AtFirst | None = books.first.seats.get(key)
+    if found is None:
+        found = AtFirst(hosts, frozenset(hosts), counted(hosts, books.first, request, team, gpu_type))
+        books.first.seats[key] = found
+    return found
+
+
+def counted(
+    hosts: Sequence[HostId], books: Books | First, request: WorkerRequest, team: TeamId, gpu_type: str | None
+) -> dict[HostId, int]:
+    """The room on each of the hosts that has any, as the books stand."""
+    if len(hosts) < _MANY:
+        rooms = ((name, books.hosts[name].room(request, team, gpu_type, ANY_NUMBER)) for name in hosts)
+        return {name: room for name, room in rooms if room}
+    columns = books.columns
+    rows = np.fromiter((columns.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
+    if request.fractional and gpu_type is not None:
+        some = columns.fractions(request, gpu_type, rows, ANY_NUMBER)
+    else:
+        some = columns.rooms(request, gpu_type, rows, ANY_NUMBER)
+    found = {hosts[number]: int(some[number]) for number in np.flatnonzero(some).tolist()}
+    if request.fractional:
+        names = list(columns.row)
+        for row in columns.shared(rows):
+            name = names[row]
+            room = books.hosts[name].room(request, team, gpu_type, ANY_NUMBER)
+            found.pop(name, None)
+            if room:
+                found[name] = room
+    return found

@@ -39,6 +39,7 @@ class Limits:
             (team.id, quota.gpu_type): quota.gpu_milli for team in snapshot.teams for quota in team.limit or ()
         }
         self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._above: dict[TeamId, dict[str, list[Key]]] = {}
         self._types: dict[tuple[HostId, int], str] = {}
         self.records: dict[JobId, JobRecord] = {}
         self.running: list[tuple[JobRecord, Counter[Key]]] = []
@@ -55,23 +56,29 @@ class Limits:
     def held(self, job: Job, placement: Placement | None) -> Counter[Key]:
         """What the job holds there, for each team at or above its own; empty where no limit counts it."""
         held: Counter[Key] = Counter()
-        if not self.most or placement is None:
+        counting = self._counting(job.team) if self.most and placement is not None else {}
+        if not counting or placement is None:
             return held
-        requests = {role.name: role.request for role in job.roles}
-        by_type: Counter[str] = Counter()
+        each = {role.name: role.request.gpu_milli if role.request.fractional else MILLI for role in job.roles}
         for worker in placement.workers:
-            request = requests.get(worker.role)
-            for index in worker.gpus if request is not None else ():
-                gpu_type = self._types.get((worker.host, index))
-                if gpu_type is not None and request is not None:
-                    by_type[gpu_type] += request.gpu_milli if request.fractional else MILLI
-        team: TeamId | None = job.team
-        while team is not None:
-            for gpu_type, milli in by_type.items():
-                if (team, gpu_type) in self.most:
-                    held[team, gpu_type] += milli
-            team = self._parent.get(team)
+            milli = each.get(worker.role)
+            for index in worker.gpus if milli is not None else ():
+                for key in counting.get(self._types.get((worker.host, index), ""), ()):
+                    held[key] += milli or 0
         return held
+
+    def _counting(self, team: TeamId) -> dict[str, list[Key]]:
+        """The limits of the team and of those above it, by GPU type."""
+        if team not in self._above:
+            found: dict[str, list[Key]] = defaultdict(list)
+            cursor: TeamId | None = team
+            while cursor is not None:
+                for name, gpu_type in self.most:
+                    if name == cursor:
+                        found[gpu_type].append((name, gpu_type))
+                cursor = self._parent.get(cursor)
+            self._above[team] = dict(found)
+        return self._above[team]
 
 
 @remembered
