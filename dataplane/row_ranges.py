@@ -22,6 +22,7 @@ from .errors import DatasetError
 from .fields import DTYPES, Field, field_offsets, fixed_fields
 from .files import PAGE_BYTES
 from .manifest import Manifest
+from .order import distinct
 from .pages import HUGE_BYTES, NO_ACCESS, advise, map_over
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -54,8 +55,7 @@ class RowRanges:
     def will_need(self, shard_of: npt.NDArray[np.intp], rows: Rows) -> None:
         """Asks the system to read these rows of placed shards, all at once and nothing around them."""
         for each in self._ranges.values():
-            for row in (each.first[shard_of] + rows).tolist():
-                each.will_need(row)
+            each.will_need(each.first[shard_of] + rows)
 
     def take(self, shard_of: npt.NDArray[np.intp], rows: Rows, out: Mapping[str, Array]) -> None:
         """Copies row rows[i] of the placed shard shard_of[i] to out[field][i], for every field and i."""
@@ -105,9 +105,15 @@ class _Range:
         address, size = self._pages(index, rows)
         map_over(address, size, NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
-    def will_need(self, row: int) -> None:
-        begin = (self._base + row * self._row_bytes) // PAGE_BYTES * PAGE_BYTES
-        advise(begin, self._base + (row + 1) * self._row_bytes - begin, mmap.MADV_WILLNEED)
+    def will_need(self, rows: Rows) -> None:
+        begins = self._base + rows * self._row_bytes
+        ends = begins + self._row_bytes
+        begins -= begins % PAGE_BYTES
+        if self._row_bytes < PAGE_BYTES:  # many rows share a page
+            begins = distinct(begins // PAGE_BYTES) * PAGE_BYTES
+            ends = begins + PAGE_BYTES
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            advise(begin, end - begin, mmap.MADV_WILLNEED)
 
     def _pages(self, index: int, rows: int) -> tuple[int, int]:
         within = self._offsets[index] % PAGE_BYTES

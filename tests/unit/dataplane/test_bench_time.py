@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.bench import dataplane
-from phalanx.bench.dataplane import BUSY, WARM, Clock, _interleaved
+from phalanx.bench.feed import turns
 from phalanx.bench.feed.peers import PEERS
+from phalanx.bench.feed.turns import BUSY, COLD, WARM, Clock, interleaved
 
 ANSWER = {
     "samples_per_s": 10.0,
@@ -31,25 +31,35 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         left[0] -= 10.0
         return ANSWER
 
-    monkeypatch.setattr(dataplane, "run", run)
+    monkeypatch.setattr(turns, "run", run)
     return made
 
 
 def test_further_rounds_and_late_measurements_are_left_out(clock: Clock) -> None:
     ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name in ("phalanx", "torchdata")]
-    found, rounds = _interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
-    # Two warm runs, the null loader, two busy ones; a second round would end in what is kept for the other rows.
-    assert rounds == 1
+    found, rounds = interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
+    # Two warm runs, the null loader, two busy ones; a second round would end in what is kept for the rest.
+    assert rounds == {"in memory": 1}
     assert {name: each["beside_null"] for name, each in found.items()} == {"phalanx": 1.0, "torchdata": 1.0}
     assert [each["faults"] for each in found.values()] == [[], []]
 
 
+def test_all_rounds_from_memory_come_before_the_disk(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name == "phalanx"]
+    _, rounds = interleaved(ready, {COLD: [], WARM: []}, 2, clock)
+    assert rounds == {"in memory": 2, "from the disk": 2}
+    told = [line.split(",")[:2] for line in capsys.readouterr().err.splitlines()]
+    assert told == [[f"round {turn} of 2", f" {kind}"] for kind in (WARM, COLD) for turn in (1, 2)]
+
+
 def test_a_first_round_that_is_too_long_says_what_it_left_out(clock: Clock) -> None:
     ready = [
-        (peer, Path("python"), Path("data")) for peer in PEERS if peer.name in ("phalanx", "dataloader", "litdata")
+        (peer, Path("python"), Path("data"))
+        for peer in PEERS
+        if peer.name in ("phalanx", "torchdata", "dataloader", "litdata")
     ]
-    found, rounds = _interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
-    assert rounds == 1
+    found, rounds = interleaved(ready, {WARM: [], BUSY: []}, 5, clock)
+    assert rounds == {"in memory": 1}
     for each in found.values():
         assert each["faults"] == ["busy was not measured: the time was over"]
         assert "beside_null" not in each
