@@ -7,8 +7,8 @@ smaller, under its own name; a gang that is moved under another one (`moved_id`)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ..model.host import MILLI, Gpu, Host
@@ -63,7 +63,12 @@ class Card:
 
     def may_empty(self, reach: Reach) -> bool:
         """Whether work that may use what these leave can find the card empty."""
-        return not self.fixed and any(way <= reach for way in self.ways)
+        if not self.fixed:
+            # Asked of each card by each shape of work: a loop takes half the time of `any`.
+            for way in self.ways:
+                if way <= reach:
+                    return True
+        return False
 
     def most_room(self, team: TeamId, reach: Reach) -> tuple[int, int]:
         """The most milli-GPU and MiB that fractions of that team could come to find on the card, these victims gone."""
@@ -178,16 +183,17 @@ def _holder(record: JobRecord, request: WorkerRequest, gpu: Gpu) -> Holder:
 
 def _host_class(host: Host, load: _Load, ways: Ways) -> HostClass:
     cards = []
+    kinds: dict[tuple[str, int], CardKind] = {}
     for gpu in host.gpus:
-        held = load.holders.get(gpu.index, [])
+        held = load.holders.get(gpu.index, ())
         stays = [holder for holder, _ in held if holder.job not in ways]
         if not gpu.healthy or any(holder.whole for holder in stays):
             continue
-        holders = _merged((holder for holder, _ in held if holder.job in ways), ways)
+        holders = _merged([holder for holder, _ in held if holder.job in ways], ways)
         cards.append(
             Card(
                 index=gpu.index,
-                kind=CardKind.of(gpu),
+                kind=kinds.setdefault((gpu.gpu_type, gpu.memory_mib), CardKind.of(gpu)),
                 milli=MILLI - sum(holder.milli for holder, _ in held),
                 memory_mib=gpu.memory_mib - sum(holder.memory_mib for holder, _ in held),
                 team=held[0][1] if held else None,
@@ -211,11 +217,17 @@ NOBODY: tuple[frozenset[JobId], ...] = (frozenset(),)
 
 
 def _emptied_by(holders: tuple[Holder, ...]) -> tuple[frozenset[JobId], ...]:
-    return tuple(frozenset(way) for way in product(*(holder.ways for holder in holders))) if holders else NOBODY
+    if not holders:
+        return NOBODY
+    if len(holders) == 1:
+        return tuple(frozenset((way,)) for way in holders[0].ways)
+    return tuple(frozenset(way) for way in product(*(holder.ways for holder in holders)))
 
 
-def _merged(holders: Iterable[Holder], ways: Ways) -> tuple[Holder, ...]:
+def _merged(holders: Sequence[Holder], ways: Ways) -> tuple[Holder, ...]:
     """One holder a job: several workers of one gang may share a card, and leave it together."""
+    if len(holders) <= 1:
+        return tuple(replace(holder, ways=ways[holder.job]) for holder in holders)
     milli: Counter[JobId] = Counter()
     memory: Counter[JobId] = Counter()
     first: dict[JobId, Holder] = {}

@@ -22,6 +22,7 @@ class Places:
         self._hosts = list(hosts)
         self._whole: dict[Reach, dict[CardKind, dict[int, list[_Numbered]]]] = {}
         self._shared: dict[Reach, list[HostClass]] = {}
+        self._known: dict[object, list[HostClass]] = {}
 
     def among(self, role: Role, reach: Reach) -> list[HostClass]:
         """The hosts whose cards may come to take a worker of the role, in their order; some of them may not."""
@@ -30,13 +31,16 @@ class Places:
             return self._hosts
         if request.fractional:
             return self._with_room(reach)
-        found: dict[int, HostClass] = {}
-        for kind, by_count in self._empty(reach).items():
-            if role.throughput_milli(kind.gpu_type) is not None and card_takes(request, kind.memory_mib):
-                for count, hosts in by_count.items():
-                    if count >= request.whole_gpus:
-                        found.update(hosts)
-        return [found[number] for number in sorted(found)]
+        key = (reach, request.whole_gpus, request.gpu_memory_mib, role.gpu_types)
+        if key not in self._known:
+            found: dict[int, HostClass] = {}
+            for kind, by_count in self._empty(reach).items():
+                if role.throughput_milli(kind.gpu_type) is not None and card_takes(request, kind.memory_mib):
+                    for count, hosts in by_count.items():
+                        if count >= request.whole_gpus:
+                            found.update(hosts)
+            self._known[key] = [found[number] for number in sorted(found)]
+        return self._known[key]
 
     def _empty(self, reach: Reach) -> dict[CardKind, dict[int, list[_Numbered]]]:
         """By kind and number of cards that may come to be empty: the hosts."""

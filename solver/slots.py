@@ -107,11 +107,11 @@ def _most_beside_cards(role: Role, host: HostClass, reach: Reach) -> int:
     """Workers of the role that CPU, memory and network of the host may come to allow, at most its count."""
     most = role.count
     for resource in ("cpu_milli", "memory_mib", "network_mbps"):
-        asked = getattr(role.request, resource)
-        if asked:
+        asked, free = getattr(role.request, resource), getattr(host, resource)
+        if asked * most > free:
             # A job leaves in one way at most, however many there are.
             freed = sum({part.job: getattr(part, resource) for part in host.freed if part.way in reach}.values())
-            most = min(most, max(0, getattr(host, resource) + freed) // asked)
+            most = min(most, max(0, free + freed) // asked)
     return most
 
 
@@ -122,7 +122,7 @@ def _most_on_cards(team: TeamId, role: Role, host: HostClass, kind: CardKind, re
         return 0
     cards = [card for card in host.cards if card.kind == kind]
     if not request.fractional:
-        return sum(card.may_empty(reach) for card in cards) // request.whole_gpus
+        return sum([card.may_empty(reach) for card in cards]) // request.whole_gpus
     return sum(most_on_card(team, role, card, reach) for card in cards)
 
 

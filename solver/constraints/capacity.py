@@ -22,11 +22,14 @@ Way = tuple[frozenset[JobId], Card]
 def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """Bounds what comes to each host."""
     for host in instance.hosts.values():
+        for card in host.cards:
+            _emptied_card(model, host, card, variables)
+        if not variables.on_host(host.id):
+            continue
         _host_rows(model, host, variables)
         for kind in host.kinds:
             _whole_cards(model, host, kind, variables)
         for card in host.cards:
-            _emptied_card(model, host, card, variables)
             _shared_card(model, host, card, variables)
     _split_over_cards(model, instance, variables)
 
