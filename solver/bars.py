@@ -44,6 +44,7 @@ class Bars:
             self._windowed = self._windowed or windowed
             if windowed or host.spare or host.id in self._held:
                 self._some.append(host)
+        self._last: tuple[JobRecord, Bar] | None = None
         self._known: dict[Hashable, frozenset[HostId]] = {}
         self._same: dict[frozenset[HostId], frozenset[HostId]] = {}
 
@@ -52,7 +53,11 @@ class Bars:
         rules = record.job.anti_affinity
         if not rules and not self._some:
             return OPEN
-        return Bar(frozenset(rule.label for rule in rules), self._closed(record))
+        # One gang is asked about several times in a row.
+        last = self._last
+        if last is None or last[0] is not record:
+            last = self._last = record, Bar(frozenset(rule.label for rule in rules), self._closed(record))
+        return last[1]
 
     def _closed(self, record: JobRecord) -> frozenset[HostId]:
         if not self._some:

@@ -28,15 +28,21 @@ class Confinements:
         # Hashing roles takes long, and the snapshot's jobs are asked about most.
         self._lasting = {id(record.job) for record in snapshot.jobs}
         self._quick: dict[int, Confinement] = {}
+        self._last: tuple[Job, Confinement] | None = None
 
     def __call__(self, job: Job) -> Confinement:
         """The confinement of that job."""
         quick = self._quick.get(id(job))
         if quick is not None:
             return quick
+        # A variant is asked about several times in a row.
+        last = self._last
+        if last is not None and last[0] is job:
+            return last[1]
         key = (job.roles, job.topology, job.cross_site)
         if key not in self._known:
             self._known[key] = confinement(job, self._snapshot, self._policy)
+        self._last = job, self._known[key]
         if id(job) in self._lasting:
             self._quick[id(job)] = self._known[key]
         return self._known[key]

@@ -6,7 +6,7 @@ Kept up to date by the books with every worker, so that limits and labels see wh
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from ..model.host import MILLI, Host
@@ -44,6 +44,7 @@ class Ledger:
             self._reserve(pool, snapshot.hosts)
         self._parent = {team.id: team.parent for team in snapshot.teams}
         self._line: dict[TeamId, tuple[TeamId, ...]] = {}
+        self._counted: dict[Key, tuple[Key, ...]] = {}
         self._held: Counter[Key] = Counter()
         self._started: Counter[Key] = Counter()
         self._kept: dict[Key, int] = {}
@@ -79,7 +80,7 @@ class Ledger:
         other = self.copy()
         lifted = [name for name in self._limits if (pools if name in self._pools else limits)]
         other._limits = {name: by_type for name, by_type in self._limits.items() if name not in lifted}
-        other._line = {}
+        other._line, other._counted = {}, {}
         if pools:
             other._pool_at, other._broken, other._pools = {}, set(), set()
         return other
@@ -229,19 +230,24 @@ class Ledger:
         places = self._places(_labels(job), worker.host)
         return not any(name not in self._running for place in places for name in self._present.get(place, ()))
 
-    def _amounts(self, job: Job, worker: WorkerPlacement) -> Iterator[tuple[Key, int]]:
+    def _amounts(self, job: Job, worker: WorkerPlacement) -> Sequence[tuple[Key, int]]:
         """What the worker holds of each limit that counts it."""
         if not self._limits or not worker.gpus:
-            return
+            return ()
         role, gpu_type = job.role(worker.role), self._types[worker.host, worker.gpus[0]]
-        if role is not None:
-            milli = role.request.gpu_milli if role.request.fractional else MILLI * len(worker.gpus)
-            for team in self._limited(job.team, gpu_type):
-                yield (team, gpu_type), milli
-            pool = self._pool_at.get(worker.host)
-            if pool is not None and gpu_type in self._limits[pool] and job.level == 1 and job.id not in self._demoted:
-                lost = sum((worker.host, index) in self._broken for index in worker.gpus)
-                yield (pool, gpu_type), milli * (len(worker.gpus) - lost) // len(worker.gpus)
+        if role is None:
+            return ()
+        keys = self._counted.get((job.team, gpu_type))
+        if keys is None:
+            limited = self._limited(job.team, gpu_type)
+            keys = self._counted[job.team, gpu_type] = tuple((team, gpu_type) for team in limited)
+        milli = role.request.gpu_milli if role.request.fractional else MILLI * len(worker.gpus)
+        amounts = [(key, milli) for key in keys]
+        pool = self._pool_at.get(worker.host)
+        if pool is not None and gpu_type in self._limits[pool] and job.level == 1 and job.id not in self._demoted:
+            lost = sum((worker.host, index) in self._broken for index in worker.gpus)
+            amounts.append(((pool, gpu_type), milli * (len(worker.gpus) - lost) // len(worker.gpus)))
+        return amounts
 
     def _places(self, labels: Iterable[str], host: HostId) -> Iterator[Place]:
         for label in labels:

@@ -124,20 +124,18 @@ class Rights:
 
         An elastic one at its smallest size.
         """
+        held = self._holders_of(record.job.team)
+        if not held or record.level < 1:
+            return False
         able = start_sizes(record)
         job = at_size(record.job, able[0]) if able else record.job
         roles = [role for role in job.roles if role.request.gpu_milli]
-        held = self._holders_of(record.job.team)
-        return (
-            record.level >= 1
-            and bool(roles)
-            and all(
-                any(
-                    role.throughput_milli(gpu_type) is not None and self.left[holder, gpu_type] >= role.gpu_milli
-                    for gpu_type, holder in held.items()
-                )
-                for role in roles
+        return bool(roles) and all(
+            any(
+                role.throughput_milli(gpu_type) is not None and self.left[holder, gpu_type] >= role.gpu_milli
+                for gpu_type, holder in held.items()
             )
+            for role in roles
         )
 
     def ways(self, record: JobRecord) -> tuple[bool, ...]:

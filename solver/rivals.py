@@ -24,6 +24,7 @@ class Rivals:
         self._victims = {record.id for record in victims(snapshot, policy)}
         # Whether any of these is outside a guarantee at level 1, so that one inside may come before it.
         self.borrowed = any(self._ranks.bar(each) == rank(1, inside=False) for each in (*leaving, *staying))
+        self._bars = {record.id: self._ranks.bar(record) for record in staying}
         self._known: dict[int, Parts] = {}
         self._own: dict[Starter, list[JobRecord]] = {}
 
@@ -56,7 +57,7 @@ class Rivals:
     def below(self, at: int) -> Parts:
         """Who keeps room that jobs of that rank come before."""
         if at not in self._known:
-            bars = {record.id: self._ranks.bar(record) for record in self._staying}
+            bars = self._bars
             lower = [record for record in self._staying if record.level < at // 2 or bars[record.id] < at]
             able = [record.id in self._victims and bars[record.id] < at for record in lower]
             leaving = [record for record, may in zip(lower, able, strict=True) if may]

@@ -30,6 +30,10 @@ class Tree:
     def __init__(self, hosts: Iterable[Host]) -> None:
         self.path: dict[HostId, Path] = {host.id: tree_path(host) for host in hosts}
         self.host: dict[Path, HostId] = {path: name for name, path in self.path.items()}
+        self.around: dict[HostId, tuple[Path, ...]] = {
+            name: tuple([path[:end] for end in range(len(path) - 1, -1, -1)]) for name, path in self.path.items()
+        }
+        """The domains around each host, from its NVLink domain up to the whole fleet."""
         self.children: dict[Path, list[Path]] = {}
         self.rank: dict[Path, int] = {}
         for path in sorted(self.host):
@@ -97,12 +101,15 @@ class Rooms:
         change = room - self._room[path]
         if not change:
             return
-        self._room[path] = room
-        nvlink = path[:-1]
-        self._groups[nvlink] += change
-        change = self._groups[nvlink] // self._tensor * self._tensor - self._room[nvlink]
-        for end in range(len(nvlink), -1, -1):
-            self._room[path[:end]] += change
+        rooms = self._room
+        rooms[path] = room
+        around = self._tree.around[name]
+        if self._tensor > 1:
+            nvlink = around[0]
+            self._groups[nvlink] += change
+            change = self._groups[nvlink] // self._tensor * self._tensor - rooms[nvlink]
+        for node in around:
+            rooms[node] += change
 
     def fill(self, node: Path, number: int, size: int) -> dict[HostId, int]:
         """Which hosts of the domain take `number` workers: few domains at every layer, each the tightest that does.
