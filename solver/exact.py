@@ -109,7 +109,7 @@ def search(
     if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
         level = _unsolved(listed, outcome, incumbent, least)
         if level is not None:
-            best = _better(best, _topped_up(found, level, instance.snapshot, policy))
+            best = _better(best, _topped_up(found, level, instance.snapshot, policy, drains))
     best = _better(best, found)
     lap("decode")
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
@@ -186,9 +186,16 @@ def _unsolved(listed: Sequence[Goal], outcome: Outcome, incumbent: Incumbent, le
     return least or None
 
 
-def _topped_up(found: Candidate, level: int, snapshot: Snapshot, policy: Policy) -> Candidate | None:
-    """The exact decision's starts of that level and above, and all that the greedy adds to these."""
-    plans = top_up(snapshot, policy, found.plan, level)
+def _topped_up(found: Candidate, level: int, snapshot: Snapshot, policy: Policy, drains: Plans) -> Candidate | None:
+    """The exact decision's starts of that level and above, and all that the greedy adds to these.
+
+    Beside these starts the greedy may find planned starts that the round does not try; such plans are passed over.
+    """
+    plans = [
+        plan
+        for plan in top_up(snapshot, policy, found.plan, level)
+        if all(one.planned_start_s in drains.tried.get(one.job, ()) for one in plan.reservations)
+    ]
     filled = [candidate(Stage.EXACT, plan, snapshot, policy) for plan in plans]
     return max(filled, key=lambda one: one.rank, default=None)
 

@@ -66,7 +66,8 @@ class Plans:
     """The named gangs and the promises, all plans that could be made, and what they meet on the hosts.
 
     `known` remembers when what is on a host is clear of a level's way.
-    `over` gives for each job that may start or return now when it has surely left its hosts [s].
+    `over` gives for each job that may start or return now when it has surely left its hosts [s]. `tried`: the candidate
+    starts of each gang that could be planned, also where `gangs` has fewer.
     """
 
     named: tuple[JobRecord, ...]
@@ -75,6 +76,7 @@ class Plans:
     stays: dict[HostId, tuple[Stay, ...]]
     clear: Clear | None
     over: dict[JobId, int]
+    tried: dict[JobId, tuple[int, ...]] = field(default_factory=dict)
     known: dict[tuple[HostId, int], list[tuple[int, Stay]]] = field(default_factory=dict)
 
     @property
@@ -119,7 +121,8 @@ def plans(instance: Instance) -> Plans:
             gang = LaterGang(record, confinement(record.job), workers, starts, earlier.get(record.id), barred)
             found.append(gang)
     over = {gang.record.id: surely_over_s(gang.record, snapshot, policy) for gang in instance.coming}
-    return Plans(starving, promised, tuple(found), stays, clear, over)
+    tried = {gang.record.id: gang.starts for gang in found}
+    return Plans(starving, promised, tuple(found), stays, clear, over, tried)
 
 
 def up_to(instance: Instance, plans: Plans, latest: Mapping[JobId, int], staying: frozenset[JobId]) -> Plans:
