@@ -99,7 +99,7 @@ def work_folder(address: str) -> Path:
 
 def _places(out: str | Path, work: str | Path | None, *, on_ray: bool) -> tuple[Out, Path]:
     """The folder or address of the data sets, and the folder to work in."""
-    text = str(out)
+    text = str(out).rstrip("/") if is_remote(out) else str(out)
     if not is_remote(text):
         if "://" in text and not text.startswith("file://"):
             raise OfflineError(f"{text}: give a folder, or an s3://, gs:// or az:// address")

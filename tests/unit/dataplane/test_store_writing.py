@@ -1,13 +1,16 @@
 """Data sets written straight to object stores: the bytes of a folder, resumed without sending twice, told when not."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from phalanx.dataplane import ShardCache, ShardDataset, ShardWriter, store_folder
-from phalanx.dataplane.errors import DatasetError, UnfinishedDataset
+from phalanx.dataplane.errors import DatasetError, OfflineError, UnfinishedDataset
 from phalanx.dataplane.look import verify
+from phalanx.dataplane.offline import Job, Windowing, make
+from phalanx.dataplane.offline.run import work_folder
 from phalanx.dataplane.remote import open_dataset_source
 
 from .conftest import FIELDS, MakeDataset, rows
@@ -127,3 +130,35 @@ def test_verify_reads_a_store_through(object_server: ObjectServer) -> None:
 def test_addresses_that_take_no_data_sets(address: str, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         ShardWriter(address, FIELDS, name="set")
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
+        (
+            "s3://bucket/set",
+            {"ray": "local"},
+            r"a Ray cluster needs a folder to work in that every host sees \(--work\)",
+        ),
+        ("set", {"work": "elsewhere"}, "a folder needs no other one to work in"),
+        ("ftp://host/set", {}, "give a folder, or an s3://, gs:// or az:// address"),
+    ],
+)
+def test_places_that_a_job_cannot_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, options: dict[str, Any], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OfflineError, match=message):
+        make(Job("n", [], Windowing(2)), out, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_address_is_told_before_a_job_begins(
+    object_server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write("s3://bucket/set").close()
+    with pytest.raises(OfflineError, match="s3://bucket/set: holds a finished data set"):
+        make(Job("n", [], Windowing(2)), "s3://bucket/set/")
+    assert work_folder("s3://bucket/set") == work_folder("s3://bucket/set/")
+    assert tmp_path in work_folder("s3://bucket/set").parents
