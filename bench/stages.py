@@ -23,7 +23,7 @@ from ..solver.solve import solve
 from ..solver.verify import verify
 
 STAGES = (
-    *("read", "reduce", "greedy", "encode", "exact", "decode", "bounds", "reasons"),
+    *("read", "greedy", "reduce", "encode", "exact", "decode", "bounds", "reasons"),
     *("verify", "pack", "commit"),
 )
 """The stages of a round in their order; `pack` writes the snapshot as the compressed JSON that is kept."""
