@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from ..model.decision import Reason, RuleFamily
+from ..model.host import Host
 from ..model.job import Job, Preemptible, Role, WorkerRequest
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -30,6 +33,9 @@ from .variants import (
 )
 from .wording import amount, sentence
 
+_MOST_KNOWN = 50_000
+"""Shapes of which the verdict is remembered, before all are forgotten."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
@@ -50,28 +56,55 @@ def admit(job: Job, snapshot: Snapshot, policy: Policy) -> Admission:
 
     A gang of several roles that is not placed there is refused only where the numbers prove that it cannot be.
     """
-    return Admissions(snapshot, policy).admit(job)
+    known = Admissions(snapshot, policy)
+    reason = known.impossible(least(JobRecord(job=job, submitted_s=0)))
+    warnings = Advice(snapshot, policy, known.fleet)(job)
+    if reason is None:
+        return Admission(accepted=True, warnings=warnings)
+    reason = replace(reason, sentence=sentence(reason))
+    return Admission(accepted=False, reason=reason, nearest=next(iter(reason.helps), ""), warnings=warnings)
+
+
+_kept: deque[Admissions] = deque(maxlen=1)
+"""What was found out about the fleet last."""
+
+
+@contextmanager
+def lent(snapshot: Snapshot, policy: Policy) -> Iterator[Admissions]:
+    """What is known of the empty fleet: from the last time, where only work, states and usage differ since then."""
+    try:
+        known = _kept.pop()
+    except IndexError:
+        known = Admissions(snapshot, policy)
+    if not known.hold_for(snapshot, policy):
+        known = Admissions(snapshot, policy)
+    yield known
+    # Nobody else has it meanwhile, and of several only the last one stays.
+    _kept.append(known)
 
 
 class Admissions:
-    """`admit` for many jobs of one fleet."""
+    """Whether jobs of one fleet can ever start: the same for all snapshots that differ in what comes and goes alone."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self._fleet = EmptyFleet(snapshot, policy)
+        self.fleet = EmptyFleet(snapshot, policy)
+        self._hosts, self._sites, self._policy = snapshot.hosts, snapshot.sites, policy
+        self._teams = _lasting(snapshot)
         self._causes: dict[tuple[object, ...], Reason | None] = {}
         self._near: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._covered = Covered(snapshot)
+        self._covered = Covered(self.fleet.snapshot)
         self._limited = any(team.limit or team.guarantee for team in snapshot.teams)
-        self._advice = Advice(snapshot, policy, self._fleet)
 
-    def admit(self, job: Job) -> Admission:
-        """As the function of that name."""
-        reason = self.impossible(least(JobRecord(job=job, submitted_s=0)))
-        warnings = self._advice(job)
-        if reason is None:
-            return Admission(accepted=True, warnings=warnings)
-        reason = replace(reason, sentence=sentence(reason))
-        return Admission(accepted=False, reason=reason, nearest=next(iter(reason.helps), ""), warnings=warnings)
+    def hold_for(self, snapshot: Snapshot, policy: Policy) -> bool:
+        """Whether that fleet is the same when it is empty, with the same limits, guarantees and pools."""
+        return (
+            len(self._causes) + len(self._near) < _MOST_KNOWN
+            and len(snapshot.hosts) == len(self._hosts)
+            and policy == self._policy
+            and snapshot.sites == self._sites
+            and _lasting(snapshot) == self._teams
+            and all(a is b or _same(a, b) for a, b in zip(snapshot.hosts, self._hosts, strict=True))
+        )
 
     def impossible(self, record: JobRecord) -> Reason | None:
         """Why the gang can never start, with what near it could; None where it can, or where that is not proven.
@@ -103,21 +136,21 @@ class Admissions:
         """The demand that the empty fleet cannot meet, guarantees aside; None where none is proven."""
         shape = self._shape(record)
         if shape not in self._causes:
-            self._causes[shape] = None if self._fleet.fits(record) else cause(record, self._fleet)
+            self._causes[shape] = None if self.fleet.fits(record) else cause(record, self.fleet)
         return self._causes[shape]
 
     def _shape(self, record: JobRecord) -> tuple[object, ...]:
         job = record.job
         team = job.team if self._limited else None
         asks = job.roles, job.topology, job.cross_site, job.off_premises, job.sites, job.tier <= 2, team
-        return *asks, self._fleet.pooled(record), only_inside(record)
+        return *asks, self.fleet.pooled(record), only_inside(record)
 
     def _fits(self, record: JobRecord) -> bool:
         """Whether the gang fits on the empty fleet, inside a guarantee where it must be."""
         if not only_inside(record):
-            return self._fleet.fits(record)
+            return self.fleet.fits(record)
         choices = self._covered.choices(record.job)
-        return any(self._fleet.fits(replace(record, job=covered)) for covered in choices)
+        return any(self.fleet.fits(replace(record, job=covered)) for covered in choices)
 
     def _helps(self, record: JobRecord, reason: Reason) -> tuple[str, ...]:
         """The first variant that fits on the empty fleet, and what rights would do; nothing where none does."""
@@ -142,14 +175,14 @@ class Admissions:
 
     def _variants(self, record: JobRecord) -> Iterator[Variant]:
         job = record.job
-        types = tuple(sorted({gpu.gpu_type for host in self._fleet.snapshot.hosts for gpu in host.gpus}))
+        types = tuple(sorted({gpu.gpu_type for host in self.fleet.snapshot.hosts for gpu in host.gpus}))
         for role in job.roles:
             for choice in role.gpu_types:
                 for name in difflib.get_close_matches(choice.gpu_type, types, n=1, cutoff=0.5):
                     yield Variant(f"on {name}", on_type(job, name))
         yield from self._capped(job)
         yield from self._shrunk(record)
-        yield from wider_layers(job, self._fleet.placer.confinement(job).required)
+        yield from wider_layers(job, self.fleet.placer.confinement(job).required)
         yield from fewer_gpus(job, halving=False)
         yield from other_types(job, types)
         somewhere = any_site(job)
@@ -158,7 +191,7 @@ class Admissions:
 
     def _capped(self, job: Job) -> Iterator[Variant]:
         """Each worker's amounts cut to the most that one host or card of the allowed sites has."""
-        hosts = self._fleet.kinds_of_hosts(job)
+        hosts = self.fleet.kinds_of_hosts(job)
         if not hosts:
             return
         cards = [
@@ -184,6 +217,21 @@ class Admissions:
             found = most_workers(record.job, role, lambda job: self._fits(replace(record, job=job)))
             if found is not None:
                 yield found
+
+
+def _lasting(snapshot: Snapshot) -> list[tuple[object, ...]]:
+    """What of the teams bears on admission."""
+    return [(team.id, team.parent, team.limit, team.guarantee) for team in snapshot.teams]
+
+
+def _same(one: Host, other: Host) -> bool:
+    """Whether the hosts are equal once they are ready and empty; a card that broke or was mended says no."""
+    return (
+        one.id == other.id
+        and one.gpus == other.gpus
+        and (one.cpu_milli, one.memory_mib, one.network_mbps) == (other.cpu_milli, other.memory_mib, other.network_mbps)
+        and one.path == other.path
+    )
 
 
 def most_workers(job: Job, role: Role, fits: Callable[[Job], bool]) -> Variant | None:

@@ -11,7 +11,7 @@ from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
-from .admission import Admissions
+from .admission import Admissions, lent
 from .covered import Covered
 from .demand import Confinement
 from .drain_reasons import DrainReasons
@@ -47,20 +47,24 @@ def reasons(
     Equal requests share the work. A reason is `undecided` where the work set aside, or the guard's time, is used up.
     """
     snapshot = returned(snapshot, resizes)
-    explainer = Explainer(snapshot, policy, starts, preemptions, reservations=reservations)
     started = {start.job for start in starts}
     waiting = [record for record in snapshot.jobs if record.state in WAITING and record.id not in started]
     place = order(snapshot, policy).place
-    # The head of the queue comes first, so that the work is spent where it is asked about most.
-    found = {
-        record.id: explainer.reason(record) if guard.remaining_s() > 0 else explainer.left_open(record)
-        for record in sorted(waiting, key=lambda r: place.get(r.id, -1))
-    }
+    with lent(snapshot, policy) as admissions:
+        known = Explainer(snapshot, policy, starts, preemptions, reservations=reservations, admissions=admissions)
+        # The head of the queue comes first, so that the work is spent where it is asked about most.
+        found = {
+            record.id: known.reason(record) if guard.remaining_s() > 0 else known.left_open(record)
+            for record in sorted(waiting, key=lambda r: place.get(r.id, -1))
+        }
     return tuple(found[record.id] for record in waiting)
 
 
 class Explainer:
-    """Reasons around one decision. `most_work` bounds the work, in the units of `Worlds.spent`."""
+    """Reasons around one decision. `most_work` bounds the work, in the units of `Worlds.spent`.
+
+    `admissions` are those of the fleet, if they are known.
+    """
 
     def __init__(
         self,
@@ -70,10 +74,11 @@ class Explainer:
         preemptions: Sequence[Preemption] = (),
         most_work: int = MOST_WORK,
         reservations: Sequence[Reservation] = (),
+        admissions: Admissions | None = None,
     ) -> None:
         self._snapshot, self._policy, self._starts, self._most_work = snapshot, policy, starts, most_work
         self._worlds = Worlds(snapshot, policy, starts, preemptions)
-        self._admissions = Admissions(snapshot, policy)
+        self._admissions = admissions or Admissions(snapshot, policy)
         self._covered = Covered(snapshot, starts)
         self._states = {record.id: record.state for record in snapshot.jobs}
         self._types = tuple(sorted({gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus if gpu.healthy}))

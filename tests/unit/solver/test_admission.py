@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from small_worlds import NOW_S, POLICY, ask, box, card, gang, role, running, world
+from small_worlds import NOW_S, POLICY, ask, box, card, gang, queued, role, running, world
 
 from phalanx.model.decision import ReasonKind, RuleFamily
 from phalanx.model.host import Host, HostState, Window
 from phalanx.model.ids import SiteId, TeamId
 from phalanx.model.job import AntiAffinity, CheckpointPolicy, Job, Parallelism, Preemptible, TopologyConstraint
 from phalanx.model.policy import Policy
+from phalanx.model.snapshot import Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.model.topology import Layer, Site
-from phalanx.solver.admission import Admission, admit
+from phalanx.solver.admission import Admission, admit, lent
 
 RACKED = (TopologyConstraint(layer=Layer.RACK),)
 
@@ -262,3 +264,44 @@ def test_a_time_to_finish_by_that_would_be_missed_is_a_warning(
     assert admission.accepted
     told = [warning for warning in admission.warnings if "finish by" in warning]
     assert [words in warning for warning in told] == ([] if words is None else [True])
+
+
+def test_what_comes_and_goes_leaves_what_was_found_out() -> None:
+    snapshot = world(fleet(), teams=(Team(id=TeamId("t")),))
+    with lent(snapshot, POLICY) as first:
+        assert first.never_fits(queued(gang("a", 1, 64))) is not None
+    host, *others = snapshot.hosts
+    busy = replace(host, state=HostState.CORDONED, version=host.version + 1, spare=True)
+    used = replace(snapshot.teams[0], spent_gpu_s=5)
+    later = replace(snapshot, hosts=(busy, *others), teams=(used,), jobs=(queued(gang("b")),), now_s=snapshot.now_s + 9)
+    with lent(later, POLICY) as again:
+        assert again is first
+        with lent(later, POLICY) as beside:
+            assert beside is not first, "nobody shares it"
+    assert first.never_fits(queued(gang("b", 1, 64))) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda snapshot: replace(snapshot, hosts=snapshot.hosts[1:]),
+        lambda snapshot: replace(snapshot, hosts=(replace(snapshot.hosts[0], cpu_milli=1), *snapshot.hosts[1:])),
+        lambda snapshot: replace(
+            snapshot,
+            hosts=(replace(snapshot.hosts[0], gpus=snapshot.hosts[0].gpus[1:]), *snapshot.hosts[1:]),
+        ),
+        lambda snapshot: replace(snapshot, sites=(replace(snapshot.sites[0], on_premises=False), *snapshot.sites[1:])),
+        lambda snapshot: replace(
+            snapshot, teams=(Team(id=TeamId("t"), limit=(GpuQuota(gpu_type="H100", gpu_milli=1_000),)),)
+        ),
+    ],
+    ids=["a host less", "less CPU", "a card less", "another site", "a limit"],
+)
+def test_a_fleet_that_offers_something_else_is_looked_at_anew(change: Callable[[Snapshot], Snapshot]) -> None:
+    snapshot = world(fleet(), teams=(Team(id=TeamId("t")),))
+    with lent(snapshot, POLICY) as first:
+        pass
+    with lent(change(snapshot), POLICY) as other:
+        assert other is not first
+    with lent(snapshot, replace(POLICY, production_off_premises=not POLICY.production_off_premises)) as third:
+        assert third is not other
