@@ -267,7 +267,7 @@ def test_a_time_to_finish_by_that_would_be_missed_is_a_warning(
 
 
 def test_what_comes_and_goes_leaves_what_was_found_out() -> None:
-    snapshot = world(fleet(), teams=(Team(id=TeamId("t")),))
+    snapshot = world(fleet(), teams=(Team(id=TeamId("team")),))
     with lent(snapshot, POLICY) as first:
         assert first.never_fits(queued(gang("a", 1, 64))) is not None
     host, *others = snapshot.hosts
@@ -292,13 +292,13 @@ def test_what_comes_and_goes_leaves_what_was_found_out() -> None:
         ),
         lambda snapshot: replace(snapshot, sites=(replace(snapshot.sites[0], on_premises=False), *snapshot.sites[1:])),
         lambda snapshot: replace(
-            snapshot, teams=(Team(id=TeamId("t"), limit=(GpuQuota(gpu_type="H100", gpu_milli=1_000),)),)
+            snapshot, teams=(Team(id=TeamId("team"), limit=(GpuQuota(gpu_type="H100", gpu_milli=1_000),)),)
         ),
     ],
     ids=["a host less", "less CPU", "a card less", "another site", "a limit"],
 )
 def test_a_fleet_that_offers_something_else_is_looked_at_anew(change: Callable[[Snapshot], Snapshot]) -> None:
-    snapshot = world(fleet(), teams=(Team(id=TeamId("t")),))
+    snapshot = world(fleet(), teams=(Team(id=TeamId("team")),))
     with lent(snapshot, POLICY) as first:
         pass
     with lent(change(snapshot), POLICY) as other:
