@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import torch
@@ -10,13 +11,17 @@ from .read_ahead import ReadAhead
 from .ring import Failed, Filled, Make, Ring, fill, give_back
 
 _JOIN_S = 5.0
+# A caller is hungry that has lately waited so many times longer than it computed; of each batch that passes, what was
+# before counts so much less.
+_TIMES, _FADES = 10, 0.75
 
 
 class Feeder:
     """Makes the batches at g, after(g), ... in as many threads as there are rings, and hands them out in order.
 
     Reading ahead begins with the first batch that was ready before it was asked for, or after `start_batches`: until
-    then the disk is better used for the batches that are waited for.
+    then the disk is better used for the batches that are waited for. `hungry` is told, batch by batch, whether the
+    caller does nothing but wait for them.
 
     Refers to no loader, so that a forgotten one can be collected and ends the threads, too.
     """
@@ -30,8 +35,11 @@ class Feeder:
         device: torch.device | None,
         ahead: ReadAhead | None,
         start_batches: int = 1,
+        hungry: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._rings, self._ahead = rings, ahead
+        self._hungry, self._taken_s = hungry, time.perf_counter()
+        self._waited_s = self._computed_s = 0.0
         self._start_batches = start_batches
         self._turn = 0
         self._held: tuple[Ring, Filled] | None = None
@@ -57,7 +65,9 @@ class Feeder:
                 give_back(ring, used.buffer)
         ring = self._rings[self._turn]
         waits = ring.ready.empty()
+        asked_s = time.perf_counter()
         item = ring.ready.get()
+        self._tell_hunger(asked_s)
         if self._ahead is not None and self._start_batches:
             self._start_batches = self._start_batches - 1 if waits else 0
             if not self._start_batches:
@@ -68,6 +78,12 @@ class Feeder:
             self._held = ring, item
             self._turn = (self._turn + 1) % len(self._rings)
         return item
+
+    def _tell_hunger(self, asked_s: float) -> None:
+        self._computed_s = self._computed_s * _FADES + asked_s - self._taken_s
+        self._taken_s = time.perf_counter()
+        self._waited_s = self._waited_s * _FADES + self._taken_s - asked_s
+        self._hungry(self._waited_s > _TIMES * self._computed_s)
 
     def end(self) -> None:
         """Ends the threads; also called when the loader is collected and before the interpreter exits."""

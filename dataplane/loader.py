@@ -4,6 +4,7 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -168,7 +169,7 @@ class Loader:
         self._halt()
         self._transforms.close()
         self._closed = True
-        self._dataset.shards.prove_later = False
+        self._dataset.shards.prove_later = self._dataset.shards.hurried = False
         early, self._early = self._early, None
         if early is not None:
             early.rest()
@@ -235,7 +236,8 @@ class Loader:
             make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad", self._early)
             first = self._schedule.start(self._g)
             start_batches = 1 if self._early is not None else self._depth + 1 + self._threads
-            self._feeder = Feeder(rings, make, first, self._schedule.after, self._device, ahead, start_batches)
+            arguments = (rings, make, first, self._schedule.after, self._device, ahead, start_batches)
+            self._feeder = Feeder(*arguments, hungry=partial(setattr, shards, "hurried"))
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
 

@@ -38,8 +38,8 @@ class OpenShards:
 
     With `verify`, the bytes of each shard are hashed the first time that this process opens it. With `prove_later`,
     which whoever calls `warm` may set, one that lies on the disk only gives up to a quarter of its rows before `warm`
-    has hashed it; if it proves wrong, the next gather says so. Safe for threads; after a fork the child starts with
-    none.
+    has hashed it; if it proves wrong, the next gather says so. While `hurried`, `warm` reads as fast as the disk can,
+    whoever waits for single rows. Safe for threads; after a fork the child starts with none.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class OpenShards:
         self.sources = tuple(sources)
         self._cache = cache
         self.verify = verify
-        self.prove_later = False
+        self.prove_later = self.hurried = False
         self.keep = keep
         self.variable = tuple(field for field in manifest.fields if field.variable)
         self._fixed = tuple(field.name for field in manifest.fields if not field.variable)
@@ -114,7 +114,8 @@ class OpenShards:
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait=False))
             if not (open_too and self._unverified(index)):  # that reads it as well
-                read_into_memory(path, self._manifest.shards[index].size_bytes, stop, whole=index not in self._open)
+                size, hurried = self._manifest.shards[index].size_bytes, self.hurried
+                read_into_memory(path, size, stop, whole=not hurried and index not in self._open, hurried=hurried)
             if open_too:
                 self._open_early(index)
                 if index in self._unproved:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phalanx.dataplane import ShardDataset
+from phalanx.dataplane import Loader, ShardDataset
 from phalanx.dataplane import open_shards as module
 from phalanx.dataplane.cold import ColdShards
 from phalanx.dataplane.errors import CorruptShard
@@ -75,6 +75,27 @@ def test_a_shard_warmed_is_open_and_checked_before_it_is_needed(make_dataset: Ma
             dataset.shards.warm(1, threading.Event(), open_too=True)
         with pytest.raises(CorruptShard, match=manifest.shards[1].file):
             dataset.gather([9])
+
+
+def test_what_is_read_ahead_hurries_only_for_a_caller_that_only_waits(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(count=40, per_shard=8)
+    asked: list[tuple[bool, bool]] = []
+
+    def read(_path: Path, _size: int, _stop: threading.Event, *, whole: bool, hurried: bool) -> None:
+        asked.append((whole, hurried))
+
+    monkeypatch.setattr(module, "read_into_memory", read)
+    with ShardDataset(tmp_path / "set", verify=False) as dataset:
+        dataset.gather([3])
+        for dataset.shards.hurried in (False, True):
+            for shard in (0, 1):
+                dataset.shards.warm(shard, threading.Event())
+        with Loader(dataset, 8) as loader:
+            next(loader)
+        assert not dataset.shards.hurried
+    assert asked[:4] == [(False, False), (True, False), (False, True), (False, True)]
 
 
 def test_nothing_is_unmapped_under_a_gather() -> None:
