@@ -130,4 +130,7 @@ class Host:
 
     def gpu(self, index: int) -> Gpu | None:
         """The card of that index, or None."""
+        # Cards nearly always stand in the order of their indices, from 0 on.
+        if 0 <= index < len(self.gpus) and self.gpus[index].index == index:
+            return self.gpus[index]
         return next((gpu for gpu in self.gpus if gpu.index == index), None)

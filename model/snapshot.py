@@ -116,30 +116,34 @@ class Snapshot:
         for index, record in enumerate(self.jobs):
             if teams and record.job.team not in teams:
                 raise InvalidInput(f"jobs[{index}].job.team", f"no team {record.job.team!r}", "one of the teams")
-            _check_placement(f"jobs[{index}]", record, hosts)
+            _check_placement(index, record, hosts)
         _check_loops("teams", "parent", {team.id: (team.parent,) if team.parent else () for team in self.teams})
         _check_loops("jobs", "job.after", {record.id: record.job.after for record in self.jobs})
 
 
-def _check_placement(path: str, record: JobRecord, hosts: dict[HostId, Host]) -> None:
+def _check_placement(index: int, record: JobRecord, hosts: dict[HostId, Host]) -> None:
     if record.placement is None:
         return
+    roles = {role.name for role in record.job.roles}
     for number, worker in enumerate(record.placement.workers):
-        where = f"{path}.placement.workers[{number}]"
         host = hosts.get(worker.host)
+        if host is not None and worker.role in roles and all(host.gpu(gpu) is not None for gpu in worker.gpus):
+            continue
+        where = f"jobs[{index}].placement.workers[{number}]"
         if host is None:
             raise InvalidInput(f"{where}.host", f"no host {worker.host!r}", "a host of the snapshot")
-        if record.job.role(worker.role) is None:
+        if worker.role not in roles:
             raise InvalidInput(f"{where}.role", f"job {record.id} has no role {worker.role!r}", "one of its roles")
-        for gpu in worker.gpus:
-            if host.gpu(gpu) is None:
-                raise InvalidInput(f"{where}.gpus", f"host {host.id} has no GPU {gpu}", "indices of its GPUs")
+        missing = next(gpu for gpu in worker.gpus if host.gpu(gpu) is None)
+        raise InvalidInput(f"{where}.gpus", f"host {host.id} has no GPU {missing}", "indices of its GPUs")
 
 
 def _check_loops(field: str, edge: str, edges: Mapping[str, Sequence[str]]) -> None:
     """No node reaches itself; a depth-first walk with an explicit stack, for chains may be thousands long."""
     done: set[str] = set()
     for number, start in enumerate(edges):
+        if not edges[start]:
+            continue
         path: list[str] = []
         stack = [(start, False)]
         while stack:

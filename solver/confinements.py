@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..model.host import Host
 from ..model.job import Job
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .demand import Confinement, confinement
 from .remember import remembered
+from .unchecked import unchecked
 
 
 @remembered
@@ -22,7 +21,7 @@ class Confinements:
     """Gives each job of the snapshot the confinement that `demand.confinement` gives it."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self._snapshot = replace(snapshot, hosts=_unlike(snapshot.hosts), jobs=(), reservations=())
+        self._snapshot = unchecked(snapshot, hosts=_unlike(snapshot.hosts), jobs=(), reservations=())
         self._policy, self._jobs = policy, snapshot.jobs
         self._known: dict[tuple[object, ...], Confinement] = {}
         # Hashing roles takes long, and the snapshot's jobs are asked about most.

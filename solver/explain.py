@@ -22,7 +22,7 @@ from .rights import only_inside
 from .shortage import needs_cards, needs_place, of_lifts, reason_of
 from .sizes import as_started, least
 from .tips import tips
-from .unchecked import varied
+from .unchecked import unchecked, varied
 from .variants import Variant
 from .wording import sentence
 from .world_view import Spot
@@ -219,7 +219,7 @@ def returned(snapshot: Snapshot, resizes: Sequence[Resize]) -> Snapshot:
         else record
         for record in snapshot.jobs
     )
-    return replace(snapshot, jobs=jobs)
+    return unchecked(snapshot, jobs=jobs)
 
 
 _FITS = "it fits, and the round ended before its turn"

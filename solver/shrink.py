@@ -17,6 +17,7 @@ from .guard import UNLIMITED, Guard
 from .plan import Plan, assemble
 from .returning import returners, smaller
 from .sizes import settled
+from .unchecked import unchecked
 from .verify import verify_starts
 from .verify_planned import Planned
 
@@ -97,7 +98,7 @@ def _after(snapshot: Snapshot, plan: Plan) -> Books:
     """What is free once the plan is carried out."""
     back = {act.job: act.placement for act in plan.resizes}
     gone: set[JobId] = {*back, *(act.job for act in plan.preemptions)}
-    books = Books(replace(snapshot, jobs=tuple(record for record in snapshot.jobs if record.id not in gone)))
+    books = Books(unchecked(snapshot, jobs=tuple(record for record in snapshot.jobs if record.id not in gone)))
     there = {**back, **{start.job: start.placement for start in plan.starts}}
     for record in snapshot.jobs:
         for worker in there[record.id].workers if record.id in there else ():

@@ -10,6 +10,7 @@ from ..model.job import Job
 from ..model.placement import Placement
 from ..model.snapshot import JobRecord, Snapshot
 from .same import Same
+from .unchecked import unchecked
 
 __all__ = ["as_started", "at_size", "least", "placed_size", "settled", "sizes", "start_sizes", "ways"]
 
@@ -70,4 +71,4 @@ def _settled(same: Same) -> Snapshot:
         for record in snapshot.jobs
     )
     changed = any(new is not old for new, old in zip(jobs, snapshot.jobs, strict=True))
-    return replace(snapshot, jobs=jobs) if changed else snapshot
+    return unchecked(snapshot, jobs=jobs) if changed else snapshot

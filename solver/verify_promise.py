@@ -12,6 +12,7 @@ from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import Snapshot
 from .drains import Promise, promises
+from .unchecked import unchecked
 from .verify_gang import complete, gang, topology
 from .verify_hosts import card_counts, eligibility
 from .verify_planned import Board, Placed, Planned
@@ -89,7 +90,7 @@ def placement_faults(plan: Planned, snapshot: Snapshot, policy: Policy) -> Itera
     """What is wrong with a planned placement itself: of the gang, its hosts and cards, their windows, its domains."""
     # Spares, and hosts held for gangs that lost one, are a matter of now.
     record = replace(plan.record, replacing=(), replacing_until_s=0)
-    later = replace(snapshot, now_s=plan.at_s, jobs=(record,), reservations=())
+    later = unchecked(snapshot, now_s=plan.at_s, jobs=(record,), reservations=())
     start = Start(job=plan.record.id, attempt=plan.record.attempt + 1, placement=plan.placement)
     for family in (gang, eligibility, topology):
         for fault in family(later, policy, (start,)):
