@@ -24,6 +24,9 @@ from .plan import Plan
 _FIRST_S, _FIRST_EACH_S = 0.01, 16e-6
 """What the first step of a round takes at most on the machine of the constants: of itself, and a host or job."""
 
+_SLOWEST = 4.0
+"""More than so many times slower nothing is taken to be: one stall at the beginning would leave no time to decide."""
+
 _STEP_S = 0.01
 """Any step, of itself."""
 
@@ -79,7 +82,7 @@ def timed(guard: Guard, snapshot: Snapshot, policy: Policy) -> Guard:
     Books(snapshot, policy.reserved)
     objects = _size(snapshot)
     took_s = before_s - guard.remaining_s()
-    pace = max(1.0, took_s / (_FIRST_S + _FIRST_EACH_S * objects))
+    pace = min(max(1.0, took_s / (_FIRST_S + _FIRST_EACH_S * objects)), _SLOWEST)
     return keeping(Kept(guard, objects, pace), Step.END)
 
 

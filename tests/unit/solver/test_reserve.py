@@ -109,6 +109,14 @@ def test_a_machine_that_is_slower_keeps_back_more(monkeypatch: pytest.MonkeyPatc
     assert slower.remaining_s() == pytest.approx(watch.remaining_s() - slower.kept_s)
 
 
+def test_a_stall_at_the_beginning_leaves_time_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(100.0)
+    watch.slow(monkeypatch, reserve, "order", 9.0)
+    stalled = timed(watch, fleet(), POLICY)
+    assert isinstance(stalled, Kept)
+    assert stalled.pace == reserve._SLOWEST
+
+
 def test_what_is_kept_back_adds_up() -> None:
     guard = Kept(Watch(1.0), 1_000, 2.0)
     kept = keeping(guard, Step.PLAN, Step.DECODE)
