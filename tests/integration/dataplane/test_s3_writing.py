@@ -1,6 +1,7 @@
 """Data sets written straight to a real S3 server, by `ShardWriter` and by `phalanx shard make`, killed and resumed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -74,7 +75,9 @@ def test_the_bytes_of_a_folder(bucket: Path, tmp_path: Path) -> None:
 
 def test_killed_while_it_sends_and_resumed(bucket: Path, tmp_path: Path) -> None:
     address, folder = f"s3://{bucket.name}/set", bucket / "set"
-    writer = subprocess.Popen([sys.executable, "-c", ENDLESS, address])
+    scratch = tmp_path / "scratch"  # what a killed writer leaves behind
+    scratch.mkdir()
+    writer = subprocess.Popen([sys.executable, "-c", ENDLESS, address], env={**os.environ, "TMPDIR": str(scratch)})
     try:
         deadline = time.monotonic() + 60
         while not (folder / "shard-000001.safetensors").exists():
