@@ -7,7 +7,7 @@ job that may be preempted for it has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.host import Host
@@ -21,6 +21,8 @@ from .confinements import Confinements, confinements
 from .demand import Confinement, candidates, victims
 from .held import HostClass, Ways, host_classes, ways_out
 from .moved import moved_id
+from .places import Places
+from .remember import remembered
 from .returning import returners, smaller
 from .rights import Rights, only_inside, rights_of
 from .sizes import at_size, ways
@@ -116,13 +118,14 @@ class Instance:
         return total
 
 
-def reduce(snapshot: Snapshot, policy: Policy, *, narrow: Narrow | None = None) -> Instance:
+def reduce(snapshot: Snapshot, policy: Policy, *, narrow: Narrow | None = None, least: int = 0) -> Instance:
     """The instance of this round at the singleton grain; the snapshot is `settled`.
 
-    `narrow` leaves gangs only some of their hosts.
+    `narrow` leaves gangs only some of their hosts; those of levels below `least` are left out.
     """
     round_, size = _Round(snapshot, policy, narrow), _Size()
-    return round_.instance([gang for candidate in candidates(snapshot) for gang in round_.starts(candidate, size)])
+    asked = (candidate for candidate in candidates(snapshot) if candidate.level >= least)
+    return round_.instance([gang for candidate in asked for gang in round_.starts(candidate, size)])
 
 
 def uppermost(snapshot: Snapshot, policy: Policy, most: int) -> tuple[Instance, int] | None:
@@ -134,10 +137,14 @@ def uppermost(snapshot: Snapshot, policy: Policy, most: int) -> tuple[Instance, 
     round_, size = _Round(snapshot, policy, None), _Size()
     gangs: dict[JobId, list[Gang]] = {}
     least = None
-    for level in sorted({record.level for record in candidates(snapshot)}, reverse=True):
+    levels = sorted({record.level for record in candidates(snapshot)}, reverse=True)
+    for level in levels:
+        asking = [candidate for candidate in candidates(snapshot) if candidate.level == level]
+        if level == levels[0] and round_.roughly(asking) > most:
+            break
         here = {}
-        for candidate in candidates(snapshot):
-            if candidate.level == level and size.slots <= most:
+        for candidate in asking:
+            if size.slots <= most:
                 here[candidate.id] = round_.starts(candidate, size)
         if size.slots > most:
             break
@@ -165,16 +172,24 @@ class _Size:
                 self._known.add(id(workers.slots))
 
 
+@remembered
+def _prepared(snapshot: Snapshot, policy: Policy) -> tuple[Ways, dict[HostId, HostClass], Places, Access]:
+    """How running work may leave, the hosts as it does, their index, and whom what it leaves is for."""
+    leaving, movers = victims(snapshot, policy), returners(snapshot, policy).movers
+    out = ways_out(leaving, movers)
+    hosts = host_classes(snapshot, out)
+    return out, hosts, Places(hosts.values()), Access(rights_of(snapshot), leaving, movers)
+
+
 class _Round:
     """What the gangs of a round are made from."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, narrow: Narrow | None) -> None:
         self._snapshot, self._policy = snapshot, policy
         self._victims, self._returners = victims(snapshot, policy), returners(snapshot, policy)
-        self._out = ways_out(self._victims, self._returners.movers)
-        self._hosts, self._rights = host_classes(snapshot, self._out), rights_of(snapshot)
-        self._access = Access(self._rights, self._victims, self._returners.movers)
-        self._slots = Slots(snapshot, policy, self._hosts, narrow)
+        self._out, self._hosts, self._places, self._access = _prepared(snapshot, policy)
+        self._rights = rights_of(snapshot)
+        self._slots = Slots(snapshot, policy, self._hosts, self._places, narrow)
         self._confinement = confinements(snapshot, policy)
 
     def starts(self, candidate: JobRecord, size: _Size) -> list[Gang]:
@@ -186,6 +201,18 @@ class _Round:
                 size.add(gang)
                 found.append(gang)
         return found
+
+    def roughly(self, asking: Sequence[JobRecord]) -> int:
+        """About how many slots these have, alike gangs of one worker counted once, before most rules are looked at."""
+        total, known = 0, set[object]()
+        for record in asking:
+            reach = self._access.reach(record, inside=self._rights.can_be_inside(record))
+            for role in record.job.roles:
+                shape = (role.request, role.gpu_types, reach)
+                if record.job.workers > 1 or shape not in known:
+                    total += len(self._places.among(role, reach))
+                    known.add(shape)
+        return total
 
     def instance(self, gangs: Iterable[Gang]) -> Instance:
         """The round with these gangs, and with all that may return."""

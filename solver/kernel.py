@@ -36,11 +36,14 @@ _LEVEL = 1 << 48
 """Prices of victims of one level are below this, so that the higher level decides."""
 
 
-def kernel(snapshot: Snapshot, policy: Policy, plan: Plan, most: int) -> tuple[Instance, Plans]:
-    """The reduced instance around that plan, which fits into it, and the plans that it knows; about `most` slots."""
-    gangs = sum(len(ways(record)) for record in candidates(snapshot))
+def kernel(snapshot: Snapshot, policy: Policy, plan: Plan, most: int, least: int = 0) -> tuple[Instance, Plans]:
+    """The reduced instance around that plan, which fits into it, and the plans that it knows; about `most` slots.
+
+    Gangs of levels below `least` are left out.
+    """
+    gangs = sum(len(ways(record)) for record in candidates(snapshot) if record.level >= least)
     near = _Near(snapshot, policy, plan, most // max(1, gangs))
-    instance = _without(reduce(snapshot, policy, narrow=near), plan, near.used)
+    instance = _without(reduce(snapshot, policy, narrow=near, least=least), plan, near.used)
     drains = plans(instance)
     if not drains.gangs:
         return instance, drains
@@ -64,6 +67,7 @@ class _Near:
         self._confinement = confinements(snapshot, policy)
         self._cost = {v.id: victim_cost(v, snapshot, policy) * _LEVEL**v.level for v in victims(snapshot, policy)}
         self._prices: dict[object, tuple[int, int]] = {}
+        self._holders: dict[object, tuple[int, list[tuple[frozenset[JobId], int]]]] = {}
         self._sums: dict[frozenset[JobId], int] = {}
         self._ranked: dict[object, list[HostClass]] = {}
         self._asked: Counter[object] = Counter()
@@ -119,19 +123,28 @@ class _Near:
         return self._prices[key]
 
     def _priced(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, int]:
-        request = role.request
-        cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
-        blocks = min(role.count, len(cards) // request.whole_gpus)
-        held: Counter[frozenset[JobId]] = Counter(self._cheapest(card, reach) for card in cards)
+        whole = role.request.whole_gpus
+        number, held = self._held(host, role, reach)
+        blocks = min(role.count, number // whole)
         gone: set[JobId] = set()
-        price, need = 0, blocks * request.whole_gpus
-        for jobs, number in sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0]))):
+        price, need = 0, blocks * whole
+        for jobs, cards in held:
             if need <= 0:
                 break
             price += self._sum(jobs - gone)
             gone |= jobs
-            need -= number
+            need -= cards
         return price, blocks
+
+    def _held(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, list[tuple[frozenset[JobId], int]]]:
+        """How many cards may come to be empty, and who leaves them: the cheapest by card first, and how many each."""
+        key = (host.id, reach, role.gpu_types)
+        if key not in self._holders:
+            cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
+            held = Counter(self._cheapest(card, reach) for card in cards)
+            order = sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0])))
+            self._holders[key] = len(cards), order
+        return self._holders[key]
 
     def _cheapest(self, card: Card, reach: Reach) -> frozenset[JobId]:
         """Who leaves the card if it comes to be empty for these."""

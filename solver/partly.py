@@ -14,6 +14,7 @@ from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from .classes import Instance
 from .demand import candidates
+from .drains import Promise, promises
 from .exact import Candidate, Lap, affordable, is_large, search
 from .guard import Guard
 from .kernel import WAITING, kernel
@@ -56,7 +57,7 @@ def highest(
     instance: Instance, drains: Plans, level: int, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
 ) -> Result | None:
     """The gangs of that level and above alone; None where they are too many, or promises bind lower ones to them."""
-    if any(promise.level >= level > promise.record.level for promise in drains.promises):
+    if any(_binds(promise, level) for promise in drains.promises):
         return None
     drains = replace(drains, gangs=tuple(gang for gang in drains.gangs if _helps(gang, level)))
     model = merged(instance, drains)
@@ -75,13 +76,22 @@ def _helps(gang: LaterGang, level: int) -> bool:
 def around(
     snapshot: Snapshot, policy: Policy, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap
 ) -> Result:
-    """A kernel of hosts, which bounds nothing."""
+    """A kernel of hosts, which bounds nothing, for the highest levels; for all where nobody of these waits."""
     nothing = best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
-    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns)
+    least = LEVEL if any(record.level >= LEVEL for record in candidates(snapshot)) else 0
+    if any(_binds(promise, least) for promise in promises(snapshot, policy)):
+        least = 0
+    instance, drains = kernel(snapshot, policy, best.plan, policy.solve.exact_columns, least)
+    drains = replace(drains, gangs=tuple(gang for gang in drains.gangs if _helps(gang, least)))
     columns = instance.columns + drains.columns
     if columns > policy.solve.exact_columns or not affordable(columns, guard):
         return nothing
     large = is_large(columns)
     instance = merged(instance, drains) if large else instance
-    best, outcome, size = search(instance, drains, best, limits, guard, lap, large=large, alike=False)
+    best, outcome, size = search(instance, drains, best, limits, guard, lap, large=large, alike=False, least=least)
     return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size, Grain.KERNEL
+
+
+def _binds(promise: Promise, level: int) -> bool:
+    """Whether a goal of the level or above depends on a gang of a lower one."""
+    return promise.level >= level > promise.record.level

@@ -50,11 +50,16 @@ class Slots:
     """The slots of one round's roles. Equal roles have equal slots: a large queue has many jobs of few shapes."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, hosts: dict[HostId, HostClass], narrow: Narrow | None = None
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        hosts: Mapping[HostId, HostClass],
+        places: Places,
+        narrow: Narrow | None = None,
     ) -> None:
         self._snapshot, self._policy, self._narrow = snapshot, policy, narrow
         self._held = held_back(snapshot)
-        self._places = Places(hosts.values())
+        self._places = places
         # Work that is over between the same two beginnings of windows meets the same windows.
         self._begins = sorted({window.start_s for host in hosts.values() for window in host.host.windows})
         self._known: dict[object, tuple[Slot, ...]] = {}

@@ -209,11 +209,11 @@ class _Search:
         """How a large round seeks it: below the highest levels within less than any gang gains, and sparing others."""
         if goal.level is None or not goal.name.startswith("start["):
             return _Gentle()
+        leaves = tuple(left for level, left in self.leaves if level < goal.level)
         own = {started.index for level, started in self.starts if level == goal.level}
-        least = min((coefficient for coefficient, variable in goal.terms if variable.index in own), default=1)
-        gap = (least - 1) // scale if goal.level < EXACT_LEVEL else 0
-        most = max((coefficient for coefficient, variable in goal.terms if variable.index in own), default=0)
-        return _Gentle(gap, most, tuple(left for level, left in self.leaves if level < goal.level))
+        gains = [coefficient for coefficient, variable in goal.terms if variable.index in own]
+        gap = (min(gains, default=1) - 1) // scale if goal.level < EXACT_LEVEL else 0
+        return _Gentle(gap, max(gains, default=0), leaves)
 
     def _attempt(
         self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int, gentle: _Gentle

@@ -51,10 +51,10 @@ def top_up(snapshot: Snapshot, policy: Policy, plan: Plan, level: int) -> Iterat
 
 
 def _without(starts: list[Start], subjects: set[str], records: dict[JobId, JobRecord]) -> list[Start]:
-    """Without the starts at fault, and the lowest on each host at fault."""
+    """Without the starts at fault, and the lowest on each host at fault, of which one card may be told."""
     gone = {start.job for start in starts if start.job in subjects}
-    for host in subjects:
-        there = [start for start in starts if host in start.placement.hosts]
+    for subject in subjects:
+        there = [s for s in starts if any(subject == h or subject.startswith(f"{h}/") for h in s.placement.hosts)]
         gone.update(start.job for start in sorted(there, key=lambda s: records[s.job].level)[:1])
     return [start for start in starts if start.job not in gone]
 

@@ -186,6 +186,7 @@ def test_a_round_too_large_to_be_solved_whole_has_returns_as_well(monkeypatch: p
         whole = solve(snapshot, numbers)
         with monkeypatch.context() as patch:
             patch.setattr("phalanx.solver.solve._reduced", lambda snapshot, policy: (None, None))
+            patch.setattr("phalanx.solver.partly.LEVEL", 0)
             in_part = solve(snapshot, numbers)
         assert verify(snapshot, numbers, in_part) == ()
         if in_part.certificate.grain is Grain.KERNEL and not (in_part.reservations or snapshot.reservations):

@@ -67,6 +67,7 @@ def test_a_kernel_with_all_hosts_is_the_exact_model(snapshot: Snapshot, policy: 
         patch.setattr(solve, "_reduced", lambda snapshot, policy: (None, None))
         patch.setattr(kernel, "WAITING", 99)
         patch.setattr(kernel, "STARTED", 99)
+        patch.setattr(partly, "LEVEL", 0)
         decision = solve.solve(snapshot, policy)
     check(snapshot, policy, decision)
     if not snapshot.reservations and not decision.reservations and decision.certificate.grain is Grain.KERNEL:
@@ -168,9 +169,10 @@ def test_gangs_of_several_sizes_and_jobs_that_may_return_keep_the_rules_in_large
     whole = rank(solve.solve(snapshot, policy))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve, "_reduced", lambda snapshot, policy: (None, None))
-        for hosts in (1, 99):
+        for hosts, level in ((1, 2), (99, 2), (99, 0)):
             patch.setattr(kernel, "WAITING", hosts)
             patch.setattr(kernel, "STARTED", hosts)
+            patch.setattr(partly, "LEVEL", level)
             decision = solve.solve(snapshot, policy)
             check(snapshot, policy, decision)
             assert rank(decision) <= whole
