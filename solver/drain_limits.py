@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,10 @@ _CHOICES = 64
 
 
 class Ahead:
-    """Tells of a gang whether limits and pools allow it, alone, by the last time that a drain may plan it for."""
+    """Tells of a gang whether limits and pools allow it, alone, by `last_s`, when it may be planned at the latest."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, clear: Clear) -> None:
-        self._now_s, self._horizon_s, self._clear = snapshot.now_s, policy.time.plan_horizon_s, clear
+    def __init__(self, snapshot: Snapshot, policy: Policy, clear: Clear, last_s: Callable[[JobRecord], int]) -> None:
+        self._clear, self._last_s = clear, last_s
         self._allowed = allowances(snapshot, policy)
 
     def __call__(self, record: JobRecord, pools: frozenset[tuple[SiteId, str]]) -> bool:
@@ -47,7 +48,7 @@ class Ahead:
 
     def _left(self, key: Key, gang: JobRecord, known: dict[Key, int]) -> int:
         if key not in known:
-            last_s = self._now_s + min(self._horizon_s, self._now_s - gang.submitted_s)
+            last_s = self._last_s(gang)
             stays = (held[key] for record, held in self._allowed.running if self._clear(record, gang) > last_s)
             known[key] = self._allowed.most[key] - sum(stays)
         return known[key]

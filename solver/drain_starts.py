@@ -6,7 +6,7 @@ from ..model.ids import JobId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, placeable, surely_over_s
-from .drains import Clear, promises
+from .drains import Clear, last_start_s, promises
 from .later_books import LaterBooks
 from .remember import remembered
 
@@ -47,9 +47,9 @@ def plannable_s(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> int | No
 def _candidate_starts(gang: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, ...]:
     now_s, most = snapshot.now_s, policy.time.max_candidate_starts
     always = {promise.start_s for promise in promises(snapshot, policy) if promise.record.id == gang.id}
-    # A drain keeps hosts idle no longer than its gang has waited; what is promised already may move as it must.
-    ahead_s = policy.time.plan_horizon_s if always else min(policy.time.plan_horizon_s, now_s - gang.submitted_s)
-    times = _times(gang, snapshot, policy, now_s + ahead_s)
+    # What is promised already may move as it must.
+    last_s = now_s + policy.time.plan_horizon_s if always else last_start_s(gang, snapshot, policy)
+    times = _times(gang, snapshot, policy, last_s)
     first = LaterBooks(snapshot, policy, gang).earliest(times)
     times = [] if first is None else [time for time in times if time >= first[0]]
     always.update(sorted(_higher(gang, snapshot, policy).intersection(times))[-1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ..model.host import MILLI
 from ..model.ids import JobId, SiteId
 from ..model.job import Job
 from ..model.job_state import JobState
@@ -18,6 +19,7 @@ from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import allowed_sites, candidates, placeable, too_dear
 from .drain_limits import Ahead
+from .drain_soon import Soon
 from .remember import remembered
 from .rights import never, only_inside, rights_of
 
@@ -58,7 +60,7 @@ class Pools:
         self._snapshot, self._policy = snapshot, policy
         hosts = [host for host in snapshot.hosts if placeable(host)]
         self._sites = {host.path.site for host in hosts}
-        self._there = {(host.path.site, gpu.gpu_type) for host in hosts for gpu in host.gpus if gpu.healthy}
+        self._there = Counter((host.path.site, gpu.gpu_type) for host in hosts for gpu in host.gpus if gpu.healthy)
 
     def __call__(self, job: Job) -> frozenset[Pool]:
         """The pools of that job."""
@@ -72,10 +74,45 @@ class Pools:
             if site in sites and any(role.throughput_milli(name) is not None for role in gpu_roles)
         )
 
+    def asks_for_more(self, job: Job, share_milli: int) -> bool:
+        """Whether the gang asks for more than that share of the GPUs that it accepts, at any of its sites."""
+        if 1_000 * job.gpu_milli <= share_milli * MILLI * min(self._there.values(), default=0):
+            return False
+        cards: Counter[SiteId] = Counter()
+        for site, name in self(job):
+            cards[site] += self._there[site, name]
+        most = max(cards.values(), default=0)
+        return most > 0 and 1_000 * job.gpu_milli > share_milli * MILLI * most
+
 
 def pools(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Pool]:
     """Where the gang could have hosts set aside; `Pools` tells it of many."""
     return _pools(snapshot, policy)(job)
+
+
+@remembered
+def pressing(snapshot: Snapshot, policy: Policy) -> frozenset[JobId]:
+    """The gangs that need no waiting to be named: they ask for much of their pools, and room is expected soon."""
+    share = policy.time.drain_at_once_milli
+    if share is None:
+        return frozenset()
+    pools_of, soon = _pools(snapshot, policy), Soon(snapshot, policy, Clear(snapshot, policy))
+    return frozenset(
+        record.id
+        for record in candidates(snapshot)
+        if is_plain(record) and pools_of.asks_for_more(record.job, share) and soon(record, pools_of(record.job))
+    )
+
+
+def last_start_s(record: JobRecord, snapshot: Snapshot, policy: Policy) -> int:
+    """The last time for which a gang without a promise may be planned (s since the epoch).
+
+    A drain keeps hosts idle no longer than its gang has waited; a pressing one is expected not to keep them for long.
+    """
+    ahead_s = policy.time.plan_horizon_s
+    if record.id not in pressing(snapshot, policy):
+        ahead_s = min(ahead_s, snapshot.now_s - record.submitted_s)
+    return snapshot.now_s + ahead_s
 
 
 @remembered
@@ -95,17 +132,17 @@ def reservations_by_job(snapshot: Snapshot) -> dict[JobId, Reservation]:
 def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     """The gangs for which hosts may be reserved: the starving ones with the first claims on their pools, in order."""
     promised = reservations_by_job(snapshot)
-    since_s = snapshot.now_s - policy.time.starve_after_s
+    since_s, urgent = snapshot.now_s - policy.time.starve_after_s, pressing(snapshot, policy)
     starving = [
         record
         for record in candidates(snapshot)
-        if (record.submitted_s <= since_s or record.id in promised) and is_plain(record)
+        if (record.submitted_s <= since_s or record.id in promised or record.id in urgent) and is_plain(record)
     ]
-    starving.sort(key=lambda r: (-r.level, r.id not in promised, r.submitted_s, r.id))
     if not starving:
         return ()
     pools_of, taken = _pools(snapshot, policy), Counter[Pool]()
-    ahead = Ahead(snapshot, policy, Clear(snapshot, policy))
+    starving.sort(key=lambda r: (-r.level, r.id not in promised, r.id not in urgent, r.submitted_s, r.id))
+    ahead = Ahead(snapshot, policy, Clear(snapshot, policy), lambda record: last_start_s(record, snapshot, policy))
     found = []
     for record in starving:
         wanted = pools_of(record.job)

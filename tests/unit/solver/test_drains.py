@@ -12,13 +12,14 @@ from phalanx.model.job import AntiAffinity, CheckpointPolicy, Job, Preemptible
 from phalanx.model.job_state import JobState
 from phalanx.model.policy import Policy, TimePolicy
 from phalanx.model.reservation import Reservation
-from phalanx.model.snapshot import JobRecord
+from phalanx.model.snapshot import JobRecord, Snapshot
 from phalanx.model.team import GpuQuota, Team
 from phalanx.solver.drain_starts import candidate_starts
-from phalanx.solver.drains import Promise, clear_s, named, pools, promises
+from phalanx.solver.drains import Promise, clear_s, named, pools, pressing, promises
 
 POLICY = Policy(time=TimePolicy(drains_per_pool=2))
 STARVES = POLICY.time.starve_after_s
+AT_ONCE = replace(POLICY, time=replace(POLICY.time, drain_at_once_milli=334))
 
 
 def promise(job: Job, in_s: int, *seats: tuple[str, range], broken: int = 0) -> Reservation:
@@ -89,6 +90,61 @@ class TestNamed:
         snapshot = world(hosts, gang("x"))
         assert pools(gang("any"), snapshot, POLICY) == {("s", "H100"), ("cloud", "B200")}
         assert pools(gang("cpu", request=ask(0), sites=("s",)), snapshot, POLICY) == {("s", "")}
+
+
+class TestPressing:
+    """Gangs that ask for more than a third of their pools are named at once where their room is expected within `starve_after_s`."""
+
+    def world(self, *records: JobRecord, hosts: int = 6) -> Snapshot:
+        return world([box(f"h{n}") for n in range(hosts)], *records)
+
+    def busy(self, hosts: int, estimate_s: int | None, ran_s: int = 0, **facts: object) -> list[JobRecord]:
+        facts = {"walltime_limit_s": 10 * STARVES, "walltime_estimate_s": estimate_s, **facts}
+        return [running(gang(f"r{n}", 1, 8, **facts), (f"h{n}", range(8)), ran_s=ran_s) for n in range(hosts)]
+
+    def test_nobody_where_the_policy_does_not_say_so(self) -> None:
+        assert pressing(self.world(queued(gang("a", 6, 8))), POLICY) == set()
+
+    def test_more_than_a_third_of_what_it_accepts_at_a_site(self) -> None:
+        assert pressing(self.world(queued(gang("a", 3, 8))), AT_ONCE) == {"a"}
+        assert pressing(self.world(queued(gang("a", 2, 8))), AT_ONCE) == set()
+        others = (box(f"t{n}", gpu_type="T4") for n in range(3))
+        mixed = world([box("h"), *others, box("far", site="far")])
+        for types, number in ((["H100"], 1), (["T4"], 1), (["H100", "T4"], 1)):
+            snapshot = replace(mixed, jobs=(queued(gang("a", number, 8, types)),))
+            assert pressing(snapshot, AT_ONCE) == ({"a"} if types == ["H100"] else set())
+
+    def test_room_is_expected_by_estimates_and_promised_by_limits(self) -> None:
+        wants = queued(gang("a", 3, 8), 100)
+        surely_s = NOW_S + 10 * STARVES + 40
+        for estimate_s, is_so in ((STARVES - 40, True), (STARVES - 39, False), (None, False)):
+            snapshot = self.world(*self.busy(6, estimate_s), wants)
+            assert (pressing(snapshot, AT_ONCE) == {"a"}) is is_so
+            assert [r.id for r in named(snapshot, AT_ONCE)] == ["a"] * is_so
+            assert candidate_starts(wants, snapshot, AT_ONCE) == (surely_s,) * is_so
+
+    def test_as_many_hosts_as_it_needs_are_enough(self) -> None:
+        late = self.busy(6, 5 * STARVES)
+        assert pressing(self.world(*late[2:], queued(gang("a", 3, 8))), AT_ONCE) == set()
+        assert pressing(self.world(*late[3:], queued(gang("a", 3, 8))), AT_ONCE) == {"a"}
+
+    def test_work_that_outlived_its_estimate_goes_on_for_as_long_as_it_ran(self) -> None:
+        for ran_s, is_so in ((STARVES - 40, True), (STARVES - 39, False)):
+            snapshot = self.world(*self.busy(6, 60, ran_s), queued(gang("a", 3, 8)))
+            assert (pressing(snapshot, AT_ONCE) == {"a"}) is is_so
+
+    def test_what_the_gang_may_evict_is_no_hindrance(self) -> None:
+        snapshot = self.world(*self.busy(6, 5 * STARVES, 1_000), queued(gang("a", 3, 8, tier=2)))
+        assert pressing(snapshot, AT_ONCE) == {"a"}
+
+    def test_they_come_before_the_starving_of_their_level_but_not_before_promises(self) -> None:
+        one = replace(AT_ONCE, time=replace(AT_ONCE.time, drains_per_pool=1))
+        old, large = queued(gang("old"), 2 * STARVES), queued(gang("large", 3, 8))
+        snapshot = self.world(old, large)
+        assert [r.id for r in named(snapshot, one)] == ["large"]
+        assert [r.id for r in named(self.world(old, large, queued(gang("up", tier=2), STARVES)), one)] == ["up"]
+        snapshot = replace(snapshot, reservations=(promise(old.job, 60, ("h0", range(1))),))
+        assert [r.id for r in named(snapshot, one)] == ["old"]
 
 
 class TestPromises:
