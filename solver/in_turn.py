@@ -26,29 +26,42 @@ _TURNS = 2
 
 
 def in_turn(instance: Instance, plans: Plans, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap) -> Result:
-    """The better of the plan at hand and the exact stage's, what that reached, its size and its grain."""
-    ideal, spent_ms, columns, rows = limits, 0, 0, 0
+    """A large round: the better of the plan at hand and the exact stage's, what that reached, its size and grain."""
+    ideal, spent_ms, size = limits, 0, (0, 0)
     if any(value.value < limit for value, limit in _upper(best.values, limits)):
         uppermost = replace(instance, gangs=tuple(gang for gang in instance.gangs if gang.record.level >= LEVEL))
         found = highest(uppermost, plans, LEVEL, best, limits, guard, lap)
         if found is not None:
-            best, outcome, (columns, rows), _ = found
+            best, outcome, size, _ = found
             if outcome.stopped in ("budget", "deadline"):
                 return found
             limits, spent_ms = _tightened(best.values, outcome.results, limits), outcome.spent_ms
     for _ in range(_TURNS):
         narrow, left = narrowed(instance, plans, best.values, limits, ideal)
-        model = merged(narrow, left)
+        model, marks = merged(narrow, left), best.values
         if model.columns + left.columns > instance.policy.solve.exact_columns:
             return around(instance.snapshot, instance.policy, best, limits, guard, lap)
-        marks = best.values
-        best, outcome, size = search(model, left, best, limits, guard, lap, large=True, spent_ms=spent_ms)
-        columns, rows, spent_ms = max(columns, size[0]), max(rows, size[1]), outcome.spent_ms
+        best, outcome, now = search(model, left, best, limits, guard, lap, large=True, spent_ms=spent_ms)
+        size, spent_ms = (max(size[0], now[0]), max(size[1], now[1])), outcome.spent_ms
         short = _reopened(outcome, marks, ideal)
-        if short is None or outcome.stopped in ("budget", "deadline"):
+        if short is None:
             break
         limits = _tightened(best.values, outcome.results[:short], limits)
-    return best, outcome, (columns, rows), Grain.MERGED
+    return best, outcome, size, Grain.MERGED
+
+
+def at_once(instance: Instance, plans: Plans, best: Candidate, limits: Sequence[int], guard: Guard, lap: Lap) -> Result:
+    """The same of a round that is not large, all of its goals sought as far as can be."""
+    ideal, spent_ms = limits, 0
+    for _ in range(_TURNS):
+        narrow, left = narrowed(instance, plans, best.values, limits, ideal)
+        marks = best.values
+        best, outcome, size = search(narrow, left, best, limits, guard, lap, large=False, spent_ms=spent_ms)
+        short, spent_ms = _reopened(outcome, marks, ideal), outcome.spent_ms
+        if short is None:
+            break
+        limits = _tightened(best.values, outcome.results[:short], limits)
+    return best, outcome, size, Grain.SINGLETONS
 
 
 def _upper(values: Sequence[GoalValue], limits: Sequence[int]) -> list[tuple[GoalValue, int]]:
@@ -60,7 +73,7 @@ def _upper(values: Sequence[GoalValue], limits: Sequence[int]) -> list[tuple[Goa
 def _reopened(outcome: Outcome, marks: Sequence[GoalValue], ideal: Sequence[int]) -> int | None:
     """Gives a `plan` its ideal as bound where a goal before it came to exceed the plan at hand; the first such one.
 
-    Starts were left out that it could need then.
+    Starts were left out that it could need then. None where there is no such goal, or no budget to do better.
     """
     better, first = False, None
     for number, result in enumerate(outcome.results):
@@ -68,7 +81,7 @@ def _reopened(outcome: Outcome, marks: Sequence[GoalValue], ideal: Sequence[int]
             outcome.results[number] = replace(result, bound=ideal[number])
             first = number if first is None else first
         better = better or result.value != marks[number].value
-    return first
+    return None if outcome.stopped in ("budget", "deadline") else first
 
 
 def _tightened(values: Sequence[GoalValue], results: Sequence[StageResult], limits: Sequence[int]) -> list[int]:

@@ -12,12 +12,12 @@ from .classes import Instance, uppermost
 from .collector import paused_collector
 from .demand import candidates
 from .evict import greedy_plan
-from .exact import Candidate, Lap, candidate, is_large, search
+from .exact import Candidate, Lap, candidate, is_large
 from .exchange import exchange
 from .explain import reasons
 from .grow import grown
 from .guard import Guard, Unlimited
-from .in_turn import in_turn
+from .in_turn import at_once, in_turn
 from .later import NO_PLANS, plans
 from .lp_bound import lp_bounds
 from .partly import in_part
@@ -60,7 +60,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     outcome, size, grain = Outcome(stopped="deadline" if late and anything else ""), (0, 0), Grain.SINGLETONS
     before = keeping(guard, Step.DECODE)
     if instance is not None and anything and columns <= policy.solve.exact_columns and not is_large(columns):
-        best, outcome, size = search(instance, drains, best, limits, before, lap, large=False)
+        best, outcome, size, grain = at_once(instance, drains, best, limits, before, lap)
     elif instance is not None and anything and is_large(columns) and policy.solve.exact_columns:
         best, outcome, size, grain = in_turn(instance, drains, best, limits, before, lap)
     elif anything and not late:
