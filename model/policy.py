@@ -131,9 +131,9 @@ class EvictionPolicy:
 class TimePolicy:
     """Limits, starvation and promises (RULES 5), times in seconds.
 
-    A drain plans at most `plan_horizon_s` ahead, and tries at most `max_candidate_starts` times. A gang that asks for
-    more than `drain_at_once_milli` thousandths of what it accepts at any site is drained for before it starves, while
-    its room is expected within `starve_after_s`; None: none is.
+    A drain plans at most `plan_horizon_s` ahead, and tries at most `max_candidate_starts` times. A gang of
+    `drain_at_once_gpus` or more that asks for more than `drain_at_once_milli` thousandths of what it accepts at any
+    site is drained for before it starves, while its room is expected within `starve_after_s`; None: none is.
     """
 
     limit_team_s: int = 72 * 3_600
@@ -146,9 +146,11 @@ class TimePolicy:
     start_timeout_s: int = 300
     replace_grace_s: int = 300
     grow_after_s: int = 600
-    drain_at_once_milli: int | None = None
+    drain_at_once_gpus: int = 64
+    drain_at_once_milli: int | None = 333
 
     def __post_init__(self) -> None:
+        check.integer("drain_at_once_gpus", self.drain_at_once_gpus, 0, unit="GPUs")
         if self.drain_at_once_milli is not None:
             check.integer("drain_at_once_milli", self.drain_at_once_milli, 0, 1_000)
 

@@ -93,14 +93,15 @@ def pools(job: Job, snapshot: Snapshot, policy: Policy) -> frozenset[Pool]:
 @remembered
 def pressing(snapshot: Snapshot, policy: Policy) -> frozenset[JobId]:
     """The gangs that need no waiting to be named: they ask for much of their pools, and room is expected soon."""
-    share = policy.time.drain_at_once_milli
-    if share is None:
+    share, least_milli = policy.time.drain_at_once_milli, policy.time.drain_at_once_gpus * MILLI
+    large = [record for record in candidates(snapshot) if record.job.gpu_milli >= least_milli and is_plain(record)]
+    if share is None or not large:
         return frozenset()
     pools_of, soon = _pools(snapshot, policy), Soon(snapshot, policy, Clear(snapshot, policy))
     return frozenset(
         record.id
-        for record in candidates(snapshot)
-        if is_plain(record) and pools_of.asks_for_more(record.job, share) and soon(record, pools_of(record.job))
+        for record in large
+        if pools_of.asks_for_more(record.job, share) and soon(record, pools_of(record.job))
     )
 
 

@@ -45,6 +45,7 @@ def drained(seed: int) -> tuple[Snapshot, Policy]:
         max_candidate_starts=rng.choice((2, 3, 4)),
         limit_shared_s=rng.choice((3_600, 86_400)),
         plan_horizon_s=rng.choice((50_000, 604_800)),
+        drain_at_once_gpus=0,
         drain_at_once_milli=None if seed % 2 else 300,
     )
     return replace(snapshot, jobs=jobs, teams=teams, hosts=hosts), replace(numbers, time=time)

@@ -19,7 +19,7 @@ from phalanx.solver.drains import Promise, clear_s, named, pools, pressing, prom
 
 POLICY = Policy(time=TimePolicy(drains_per_pool=2))
 STARVES = POLICY.time.starve_after_s
-AT_ONCE = replace(POLICY, time=replace(POLICY.time, drain_at_once_milli=334))
+AT_ONCE = replace(POLICY, time=replace(POLICY.time, drain_at_once_gpus=0, drain_at_once_milli=334))
 
 
 def promise(job: Job, in_s: int, *seats: tuple[str, range], broken: int = 0) -> Reservation:
