@@ -44,7 +44,7 @@ def in_turn(instance: Instance, plans: Plans, best: Candidate, limits: Sequence[
         best, outcome, now = search(model, left, best, limits, guard, lap, large=True, spent_ms=spent_ms)
         size, spent_ms = (max(size[0], now[0]), max(size[1], now[1])), outcome.spent_ms
         short = _reopened(outcome, marks, ideal)
-        if short is None:
+        if short is None or 2 * spent_ms > instance.policy.solve.budget_ms:
             break
         limits = _tightened(best.values, outcome.results[:short], limits)
     return best, outcome, size, Grain.MERGED
