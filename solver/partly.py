@@ -86,7 +86,8 @@ def around(
     columns = instance.columns + drains.columns
     if columns > policy.solve.exact_columns or not affordable(columns, guard):
         return nothing
-    large = is_large(columns)
+    # Where lower levels are left out the plan at hand is no solution: nobody may leave for their starts.
+    large = least > 0 or is_large(columns)
     instance = merged(instance, drains) if large else instance
     best, outcome, size = search(instance, drains, best, limits, guard, lap, large=large, alike=False, least=least)
     return best, Outcome(stopped="columns", spent_ms=outcome.spent_ms), size, Grain.KERNEL
