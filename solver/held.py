@@ -183,7 +183,6 @@ def _holder(record: JobRecord, request: WorkerRequest, gpu: Gpu) -> Holder:
 
 def _host_class(host: Host, load: _Load, ways: Ways) -> HostClass:
     cards = []
-    kinds: dict[tuple[str, int], CardKind] = {}
     for gpu in host.gpus:
         held = load.holders.get(gpu.index, ())
         stays = [holder for holder, _ in held if holder.job not in ways]
@@ -193,7 +192,7 @@ def _host_class(host: Host, load: _Load, ways: Ways) -> HostClass:
         cards.append(
             Card(
                 index=gpu.index,
-                kind=kinds.setdefault((gpu.gpu_type, gpu.memory_mib), CardKind.of(gpu)),
+                kind=CardKind.of(gpu),
                 milli=MILLI - sum(holder.milli for holder, _ in held),
                 memory_mib=gpu.memory_mib - sum(holder.memory_mib for holder, _ in held),
                 team=held[0][1] if held else None,

@@ -78,29 +78,9 @@ class HostBook:
         self.cpu_milli -= sign * request.cpu_milli
         self.memory_mib -= sign * request.memory_mib
         self.network_mbps -= sign * request.network_mbps
-        if request.fractional:
-            for index in gpus:
-                memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
-                self.book_card(index, team, request.gpu_milli, memory_mib, sign)
-            return
-        cards, free = self.cards, self.free
         for index in gpus:
-            # As `book_card`, once more for whole cards: no other step of a search is as frequent.
-            card = cards[index]
-            teams = card.teams
-            was_empty = not teams
-            card.milli -= sign * MILLI
-            card.memory_mib -= sign * card.kind.memory_mib
-            left = teams.get(team, 0) + sign
-            if left:
-                teams[team] = left
-            else:
-                del teams[team]
-            if card.healthy and was_empty == bool(teams):
-                if was_empty:
-                    free[card.kind].remove(index)
-                else:
-                    insort(free[card.kind], index)
+            memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
+            self.book_card(index, team, request.gpu_milli if request.fractional else MILLI, memory_mib, sign)
 
     def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
         """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
