@@ -12,8 +12,8 @@ from .ring import Failed, Filled, Make, Ring, fill, give_back
 
 _JOIN_S = 5.0
 # A caller is hungry that has lately waited so many times longer than it computed; of each batch that passes, what was
-# before counts so much less.
-_TIMES, _FADES = 10, 0.75
+# before counts so much less. The first ones are waited for by everybody, often with nothing computed in between.
+_TIMES, _FADES, _FIRST = 10, 0.75, 3
 
 
 class Feeder:
@@ -38,7 +38,7 @@ class Feeder:
         hungry: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._rings, self._ahead = rings, ahead
-        self._hungry, self._taken_s = hungry, time.perf_counter()
+        self._hungry, self._taken_s, self._taken = hungry, time.perf_counter(), 0
         self._waited_s = self._computed_s = 0.0
         self._start_batches = start_batches
         self._turn = 0
@@ -83,7 +83,8 @@ class Feeder:
         self._computed_s = self._computed_s * _FADES + asked_s - self._taken_s
         self._taken_s = time.perf_counter()
         self._waited_s = self._waited_s * _FADES + self._taken_s - asked_s
-        self._hungry(self._waited_s > _TIMES * self._computed_s)
+        self._taken += 1
+        self._hungry(self._taken > _FIRST and self._waited_s > _TIMES * self._computed_s)
 
     def end(self) -> None:
         """Ends the threads; also called when the loader is collected and before the interpreter exits."""

@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import DatasetError
 from .files import PAGE_BYTES
@@ -102,6 +103,12 @@ def shard_header(fields: Sequence[Field], rows: int, items: Mapping[str, int] | 
 
     `items` counts the items of each variable field. The same arguments always give the same bytes.
     """
+    return _header(tuple(fields), rows, tuple((items or {}).items()))
+
+
+@lru_cache(maxsize=64)  # most shards of a data set have the same
+def _header(fields: tuple[Field, ...], rows: int, counts: tuple[tuple[str, int], ...]) -> bytes:
+    items = dict(counts)
     entries: dict[str, object] = {"__metadata__": {"format": "phalanx-shard-1"}}
     begin = 0
     for field in in_file_order(fields):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .cache import ShardCache
 from .cold import ColdShards
-from .errors import CacheError, CacheFull, CorruptShard
+from .errors import CacheError, CacheFull, CorruptShard, DataplaneError
 from .fields import SPAN_SUFFIX, Field
 from .manifest import Manifest, Shard
 from .order import distinct
@@ -60,6 +60,7 @@ class OpenShards:
         self._lock = threading.Lock()  # held to open and to let go
         self._takes = Takes()
         self._open: OrderedDict[int, ExitStack] = OrderedDict()
+        self._waiting: list[list[int]] = []  # what each gather needs that waits for the lock
         self._verified: set[int] = set()
         self._unproved = Unproved()
         self._cold = ColdShards()
@@ -67,7 +68,7 @@ class OpenShards:
         self._items: dict[int, dict[str, Array]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("_lock", "_takes", "_open", "_verified", "_unproved", "_cold", "_ranges", "_items")
+        hidden = ("_lock", "_takes", "_open", "_waiting", "_verified", "_unproved", "_cold", "_ranges", "_items")
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -87,13 +88,16 @@ class OpenShards:
         needed = distinct(shard_of).tolist()
         spans = {field.name + SPAN_SUFFIX: np.empty((len(rows), 2), np.int64) for field in self.variable}
         fixed = {name: out[name] for name in self._fixed} | spans
+        self._waiting.append(needed)
         with self._lock:
+            self._waiting.remove(needed)
             if self._cache is not None and self._cache.pressed():
                 self._drop(keep=0)
             if not self._open_all(needed):
                 # The cache cannot hold all of them now: with one at a time every process gets on.
                 self._one_by_one(needed, shard_of, rows, fixed, out, grow)
                 return
+            self._open_for_others()
             for index in self._unproved.beyond_share(shard_of):
                 self._prove(index)
             self._takes.begin()
@@ -157,6 +161,23 @@ class OpenShards:
                 except CacheFull:
                     return False
         return True
+
+    def _open_for_others(self) -> None:
+        """Opens what gathers that wait for the lock need, if that is quick.
+
+        Soon this one's rows are asked for: the first page of a shard opened later would queue behind them.
+        """
+        for index in [index for needed in self._waiting for index in needed]:
+            if index in self._open or len(self._open) >= self.keep or not self._opens_quickly(index):
+                continue
+            try:
+                self._open_one(index, wait=False)
+            except (DataplaneError, OSError):
+                return  # who needs it meets the same
+
+    def _opens_quickly(self, index: int) -> bool:
+        here = self._cache is None or self._cache.holds(self._manifest.shards[index])
+        return here and (self.prove_later or not self._unverified(index))
 
     def _one_by_one(
         self,

@@ -12,6 +12,7 @@ pages, the processor's tables name one of them at once instead of 512 small ones
 """
 
 import mmap
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ class RowRanges:
 
     def __init__(self, manifest: Manifest) -> None:
         self._shards = manifest.shards
+        self._asking = threading.Lock()
         offsets = [field_offsets(manifest.fields, shard.rows, dict(shard.items)) for shard in manifest.shards]
         self._ranges = {
             f.name: _Range(f, manifest, [each[f.name] for each in offsets]) for f in fixed_fields(manifest.fields)
@@ -53,9 +55,13 @@ class RowRanges:
             each.clear(index, self._shards[index].rows)
 
     def will_need(self, shard_of: npt.NDArray[np.intp], rows: Rows) -> None:
-        """Asks the system to read these rows of placed shards, all at once and nothing around them."""
-        for each in self._ranges.values():
-            each.will_need(each.first[shard_of] + rows)
+        """Asks the system to read these rows of placed shards, all at once and nothing around them.
+
+        Other threads' rows are asked for after them: in turn row by row, both batches would come late.
+        """
+        with self._asking:
+            for each in self._ranges.values():
+                each.will_need(each.first[shard_of] + rows)
 
     def take(self, shard_of: npt.NDArray[np.intp], rows: Rows, out: Mapping[str, Array]) -> None:
         """Copies row rows[i] of the placed shard shard_of[i] to out[field][i], for every field and i."""

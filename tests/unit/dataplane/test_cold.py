@@ -2,12 +2,13 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from phalanx.dataplane import Loader, ShardDataset
+from phalanx.dataplane import Loader, ShardDataset, row_ranges
 from phalanx.dataplane import open_shards as module
 from phalanx.dataplane.cold import ColdShards
 from phalanx.dataplane.errors import CorruptShard
@@ -61,6 +62,79 @@ def test_cold_rows_are_asked_for_and_right(
         dataset.shards.warm(0, threading.Event())
         dataset.gather([5])
         assert len(asked) == 4
+
+
+def together(dataset: ShardDataset, *ids: list[int]) -> list[object]:
+    """What gathers of these ids give or raise that all found the shards locked when they began."""
+    found: list[object] = [None] * len(ids)
+
+    def read(place: int) -> None:
+        try:
+            found[place] = dataset.gather(ids[place])["id"].tolist()
+        except CorruptShard as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=read, args=(place,)) for place in range(len(ids))]
+    with dataset.shards._lock:
+        for waiting, thread in enumerate(threads, 1):
+            thread.start()
+            while len(dataset.shards._waiting) < waiting:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_who_opens_shards_opens_those_of_who_waits(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(count=40, per_shard=8)
+    opened: list[tuple[int, int]] = []
+    open_one = module.OpenShards._open_one
+
+    def noted(self: module.OpenShards, index: int, *, wait: bool) -> None:
+        opened.append((threading.get_ident(), index))
+        open_one(self, index, wait=wait)
+
+    monkeypatch.setattr(module.OpenShards, "_open_one", noted)
+    for options, by in (({}, 1), ({"open_shards": 2}, 2), ({"verify": True}, 2)):
+        opened.clear()
+        with ShardDataset(tmp_path / "set", **{"verify": False, **options}) as dataset:
+            assert together(dataset, [1, 9], [2, 17, 25]) == [[1, 9], [2, 17, 25]]
+            assert dataset.shards._waiting == []
+        # Not beyond what may stay open, nor where whole shards would be hashed for another's batch.
+        assert len({thread for thread, _ in opened}) == by, options
+        assert {index for _, index in opened} == {0, 1, 2, 3}
+
+
+def test_a_bad_shard_is_the_fault_of_who_needs_it(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    manifest = make_dataset(count=40, per_shard=8)
+    bad = tmp_path / "set" / manifest.shards[1].file
+    bad.write_bytes(b"?" + bad.read_bytes()[1:])
+    with ShardDataset(tmp_path / "set", verify=False) as dataset:
+        right, wrong = together(dataset, [1, 17], [9])
+    assert right == [1, 17]
+    assert isinstance(wrong, CorruptShard)
+    assert manifest.shards[1].file in str(wrong)
+
+
+def test_the_rows_of_a_batch_are_asked_for_before_those_of_the_next(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(count=40, per_shard=8)
+    asking: list[int] = []
+
+    def advised(*_: object) -> None:
+        asking.append(threading.get_ident())
+        time.sleep(0.002)
+
+    monkeypatch.setattr(row_ranges, "advise", advised)
+    monkeypatch.setattr(module, "in_memory", lambda descriptor, size: False)
+    with ShardDataset(tmp_path / "set", verify=False) as dataset:
+        together(dataset, [1, 9, 17, 25], [2, 10, 18, 26])
+    turns = [thread for thread, before in zip(asking, [None, *asking], strict=False) if thread != before]
+    assert len(asking) == 24
+    assert len(turns) == 2
 
 
 def test_a_shard_warmed_is_open_and_checked_before_it_is_needed(make_dataset: MakeDataset, tmp_path: Path) -> None:

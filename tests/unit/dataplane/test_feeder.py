@@ -49,5 +49,5 @@ def test_a_caller_that_only_waits_is_hungry(monkeypatch: pytest.MonkeyPatch) -> 
     finally:
         fed._rings[0] = rings[0]
         fed.end()
-    assert told[:6] == [True, True, True, True, False, False]
+    assert told[:6] == [False, False, False, True, False, False], "everybody waits for the first three"
     assert told[-1]
