@@ -142,7 +142,7 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     if not starving:
         return ()
     pools_of, taken = _pools(snapshot, policy), Counter[Pool]()
-    starving.sort(key=lambda r: (-r.level, r.id not in promised, r.id not in urgent, r.submitted_s, r.id))
+    starving.sort(key=lambda r: (-r.level, r.id not in promised, *_first(r, urgent), r.submitted_s, r.id))
     ahead = Ahead(snapshot, policy, Clear(snapshot, policy), lambda record: last_start_s(record, snapshot, policy))
     found = []
     for record in starving:
@@ -154,6 +154,11 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
             taken.update(wanted)
             found.append(record)
     return tuple(found)
+
+
+def _first(record: JobRecord, urgent: frozenset[JobId]) -> tuple[bool, int]:
+    """Pressing gangs come first, the largest of them before all: what it leaves has room for the others."""
+    return (False, -record.job.gpu_milli) if record.id in urgent else (True, 0)
 
 
 @remembered

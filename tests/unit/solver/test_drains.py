@@ -137,6 +137,15 @@ class TestPressing:
         snapshot = self.world(*self.busy(6, 5 * STARVES, 1_000), queued(gang("a", 3, 8, tier=2)))
         assert pressing(snapshot, AT_ONCE) == {"a"}
 
+    def test_the_largest_of_them_is_named_first(self) -> None:
+        one = replace(AT_ONCE, time=replace(AT_ONCE.time, drains_per_pool=1))
+        first, larger = queued(gang("a", 3, 8), 200), queued(gang("b", 4, 8), 100)
+        snapshot = self.world(first, larger)
+        assert pressing(snapshot, one) == {"a", "b"}
+        assert [r.id for r in named(snapshot, one)] == ["b"]
+        snapshot = replace(snapshot, reservations=(promise(first.job, 60, ("h0", range(8))),))
+        assert [r.id for r in named(snapshot, one)] == ["a"]
+
     def test_they_come_before_the_starving_of_their_level_but_not_before_promises(self) -> None:
         one = replace(AT_ONCE, time=replace(AT_ONCE.time, drains_per_pool=1))
         old, large = queued(gang("old"), 2 * STARVES), queued(gang("large", 3, 8))
