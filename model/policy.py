@@ -75,7 +75,8 @@ class ObjectivePolicy:
     """What the goals are worth (RULES 2). `horizon_s` is H: a started GPU is worth that many seconds of work.
 
     Each free card that its host's CPU, memory and network can serve is worth `usable_s`, and each standard gang that
-    could still start on such cards `room_s` seconds of its GPUs. Each domain beyond the first of a
+    could still start on such cards `room_s` seconds of its GPUs. What is free of cards, parts of shared ones
+    included, beyond what its host can serve to half of the demand costs `stranded_s`. Each domain beyond the first of a
     preferred layer costs a gang `spread_s` seconds of its GPUs, a pipeline that leaves a domain the same for its own.
     A GPU on a slower type loses `horizon_s` times its slowness. A GPU of the rarest type costs up to `scarce_s`, one of
     a type that jobs must have up to `wanted_s`.
@@ -84,6 +85,7 @@ class ObjectivePolicy:
 
     horizon_s: int = 3_600
     usable_s: int = 60
+    stranded_s: int = 600
     room_s: int = 10
     standard_gangs: tuple[StandardGang, ...] = (
         StandardGang(workers=4, gpus=8, layer=Layer.RACK),
@@ -96,7 +98,7 @@ class ObjectivePolicy:
     fetch_mbps: int = 8_000
 
     def __post_init__(self) -> None:
-        for field in ("horizon_s", "usable_s", "room_s", "spread_s", "scarce_s", "wanted_s"):
+        for field in ("horizon_s", "usable_s", "stranded_s", "room_s", "spread_s", "scarce_s", "wanted_s"):
             check.integer(field, getattr(self, field), 0, 1_000_000, "s")
         check.integer("fetch_mbps", self.fetch_mbps, 1, 10**9, "Mbit/s")
         if self.horizon_s % 100:

@@ -30,11 +30,12 @@ class Appetite:
     `wanted`: for each GPU type of the fleet 0..1000 thousandths, the part of the demand that must have the type over
     the part of the fleet that is of it, at most 1; workers too large for the hosts of a type must have another.
     `beside`: milli-cores, MiB and Mbit/s a GPU that a quarter of the
-    demand is content with: with less left beside it, a free card is as good as lost.
+    demand is content with: with less left beside it, a free card is as good as lost. `half`: what half of it is.
     """
 
     wanted: Mapping[str, int]
     beside: Amounts
+    half: Amounts = (0, 0, 0)
 
     def served(self, free: int, left: Amounts) -> int:
         """How many of so many free cards a host can serve with so much left, to modest demand."""
@@ -42,6 +43,14 @@ class Appetite:
             if needed and amount < free * needed:
                 free = max(0, amount) // needed
         return free
+
+    def stranded(self, milli: int, left: Amounts) -> int:
+        """How much of so many free milli-GPU a host cannot serve with so much left, to half of the demand."""
+        served = milli
+        for amount, needed in zip(left, self.half, strict=True):
+            if needed and MILLI * amount < served * needed:
+                served = MILLI * amount // needed
+        return milli - served
 
 
 @remembered
@@ -54,31 +63,33 @@ def appetite(snapshot: Snapshot) -> Appetite:
         for role in record.job.roles
         if role.request.gpu_milli
     ]
-    return Appetite(_wanted(snapshot, roles), beside(roles)) if roles else Appetite({}, (0, 0, 0))
+    if not roles:
+        return Appetite({}, (0, 0, 0), (0, 0, 0))
+    return Appetite(_wanted(snapshot, roles), beside(roles), beside(roles, part=2))
 
 
-def beside(roles: Iterable[Role]) -> Amounts:
+def beside(roles: Iterable[Role], part: int = 4) -> Amounts:
     """Milli-cores, MiB and Mbit/s for each GPU that a quarter of these roles, counted by GPUs, at most ask of each.
 
-    Rounded down; zeros where none asks for a GPU.
+    Or another `part`, 2 for a half. Rounded down; zeros where none asks for a GPU.
     """
     asked = [role for role in roles if role.request.gpu_milli]
     least = (
-        _quarter(sorted((amount(role.request) * MILLI // role.request.gpu_milli, role.gpu_milli) for role in asked))
+        _part(sorted((amount(role.request) * MILLI // role.request.gpu_milli, role.gpu_milli) for role in asked), part)
         for amount in _AMOUNTS
     )
     cpu, memory, network = least
     return cpu, memory, network
 
 
-def _quarter(rising: Sequence[tuple[int, int]]) -> int:
-    """The first of these (value, weight) with at least a quarter of the weight at or before it; 0 for none."""
+def _part(rising: Sequence[tuple[int, int]], part: int) -> int:
+    """The first of these (value, weight) with at least that part of the weight at or before it; 0 for none."""
     total = passed = 0
     for _, weight in rising:
         total += weight
     for value, weight in rising:
         passed += weight
-        if 4 * passed >= total:
+        if part * passed >= total:
             return value
     return 0
 

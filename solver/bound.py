@@ -11,7 +11,7 @@ from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .demand import candidates, victims
 from .drains import named
-from .goals import GoalValue, room_left, values
+from .goals import GoalValue, usable_left, values
 from .goals_planned import planned_goals
 from .later import Plans
 from .order import Order, order, value_milli
@@ -34,8 +34,8 @@ def uppers(
     Only the `returning` jobs can return; all that are named where that is not told.
     `keep`, `plan`: every named gang starts, or is planned as early as it can be alone; without `plans` they all start.
     `guarantee`: each is claimed as far as it is left and asked. `calm`: no plan changes. `spare`: nobody leaves.
-    `start`: all of them start, at their largest sizes. `economy`: nothing is lost, no room taken, everybody gone who
-    may leave. `order`: all of them start.
+    `start`: all of them start, at their largest sizes. `economy`: nothing is lost, no room taken, no GPU stranded,
+    everybody gone who may leave. `order`: all of them start.
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
@@ -116,16 +116,16 @@ def _all_started(level: int, gangs: Sequence[JobRecord], ranks: Order, policy: P
 def _all_room(
     snapshot: Snapshot, policy: Policy, empty: GoalValue, returning: frozenset[JobId] | None, *, leaves: bool
 ) -> int:
-    """`economy` where nothing is lost: everybody gone who may leave, or move, and no gang that returns spread out."""
+    """`economy` where nothing is lost: all gone who may leave or move, no GPU stranded, no gang that returns spread."""
     named = returners(snapshot, policy)
     able = {r.id for r in (*named.shrinkers, *named.movers)} if returning is None else returning
     movers = [record for record in named.movers if record.id in able]
     shrinkers = [record for record in named.shrinkers if record.id in able and leaves]
-    if not movers and not shrinkers:
+    if not movers and not shrinkers and not leaves:
         return empty.value
     gone = (*movers, *(victims(snapshot, policy) if leaves else ()))
     back = {record.id: record for record in (*movers, *shrinkers)}.values()
-    return room_left(snapshot, policy, gone) + sum(spread_now(record, snapshot, policy) for record in back)
+    return usable_left(snapshot, policy, gone) + sum(spread_now(record, snapshot, policy) for record in back)
 
 
 def judge(

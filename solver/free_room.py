@@ -14,14 +14,14 @@ from .appetite import Amounts, appetite
 from .demand import placeable
 from .remember import remembered
 
-_Stay = tuple[JobId, tuple[int, ...], Amounts]
-"""One worker on a host: its job, its cards, and what it takes beside them."""
+_Stay = tuple[JobId, tuple[int, ...], Amounts, int]
+"""One worker on a host: its job, its cards, what it takes beside them, and of a fraction its milli-GPU, else 0."""
 
 _Slot = tuple[int, str, str]
 """A standard gang by its number, a GPU type, and a domain of the gang's layer."""
 
-_Part = tuple[int, tuple[tuple[_Slot, int], ...]]
-"""Of one host: the free cards that it can serve, and the workers of standard gangs on them by where they count."""
+_Part = tuple[int, int, tuple[tuple[_Slot, int], ...]]
+"""Of one host: free cards that it can serve, milli-GPU that it cannot, and workers of standard gangs by their slot."""
 
 _NONE: Amounts = (0, 0, 0)
 
@@ -41,28 +41,31 @@ class FreeRoom:
                     self._there[name].append(stay)
         self._parts = {name: self._part(host, self._there.get(name, ())) for name, host in self._hosts.items()}
         self._slots: Counter[_Slot] = Counter()
-        for _, slots in self._parts.values():
+        for _, _, slots in self._parts.values():
             for slot, workers in slots:
                 self._slots[slot] += workers
-        self._worth = sum(self._served(served) for served, _ in self._parts.values())
+        self._worth = sum(self._kept(part) for part in self._parts.values())
+        self._stranded = sum(stranded for _, stranded, _ in self._parts.values())
         self._worth += sum(self._gangs(slot[0], workers) for slot, workers in self._slots.items())
 
-    def worth(self, placed: Iterable[tuple[JobRecord, Placement]], gone: Iterable[JobRecord]) -> int:
-        """The worth once these have left and those are there [mGPU*s]."""
+    def worth(
+        self, placed: Iterable[tuple[JobRecord, Placement]], gone: Iterable[JobRecord], *, stranding: bool = True
+    ) -> int:
+        """The worth once these have left and those are there [mGPU*s]; without `stranding` nothing is stranded."""
         left = {record.id for record in gone}
         fresh: defaultdict[HostId, list[_Stay]] = defaultdict(list)
         for record, placement in placed:
             for name, stay in _stays(record, placement):
                 fresh[name].append(stay)
-        worth = self._worth
+        worth = self._worth + (0 if stranding else self._objective.stranded_s * self._stranded)
         moved: Counter[_Slot] = Counter()
         for name in {*fresh, *(name for job in left for name in self._at.get(job, ()))} & self._hosts.keys():
             staying = [stay for stay in self._there.get(name, ()) if stay[0] not in left]
-            (before, old), (after, new) = self._parts[name], self._part(self._hosts[name], [*staying, *fresh[name]])
-            worth += self._served(after) - self._served(before)
-            for slot, workers in old:
+            before, after = self._parts[name], self._part(self._hosts[name], [*staying, *fresh[name]])
+            worth += self._kept(after, stranding) - self._kept(before, stranding)
+            for slot, workers in before[2]:
                 moved[slot] -= workers
-            for slot, workers in new:
+            for slot, workers in after[2]:
                 moved[slot] += workers
         for slot, workers in moved.items():
             whole = self._slots[slot]
@@ -70,27 +73,33 @@ class FreeRoom:
         return worth
 
     def _part(self, host: Host, there: Sequence[_Stay]) -> _Part:
-        used = {index for _, gpus, _ in there for index in gpus}
+        whole = {index for _, gpus, _, milli in there if not milli for index in gpus}
+        shared = {index for _, gpus, _, milli in there if milli for index in gpus} - whole
+        usable = {gpu.index for gpu in host.gpus if gpu.healthy} - whole
+        if not usable:
+            return 0, 0, ()
+        parts = shared & usable
+        free_milli = MILLI * len(usable) - sum(milli for _, gpus, _, milli in there if milli and gpus[0] in parts)
         free: dict[str, int] = {}
         for gpu in host.gpus:
-            if gpu.healthy and gpu.index not in used:
+            if gpu.index in usable and gpu.index not in shared:
                 free[gpu.gpu_type] = free.get(gpu.gpu_type, 0) + 1
-        if not free:
-            return 0, ()
         cpu, memory, network = host.cpu_milli, host.memory_mib, host.network_mbps
-        for _, _, amounts in there:
+        for _, _, amounts, _ in there:
             cpu, memory, network = cpu - amounts[0], memory - amounts[1], network - amounts[2]
         served = self._asked.served(sum(free.values()), (cpu, memory, network))
+        stranded = self._asked.stranded(free_milli, (cpu, memory, network))
         slots = []
         for number, gang in enumerate(self._objective.standard_gangs):
             for gpu_type, cards in free.items():
                 workers = min(cards, served) // gang.gpus
                 if workers:
                     slots.append(((number, gpu_type, host.path.domain(gang.layer, host.id)), workers))
-        return served, tuple(slots)
+        return served, stranded, tuple(slots)
 
-    def _served(self, cards: int) -> int:
-        return cards * MILLI * self._objective.usable_s
+    def _kept(self, part: _Part, stranding: bool = True) -> int:
+        served, stranded, _ = part
+        return served * MILLI * self._objective.usable_s - stranding * stranded * self._objective.stranded_s
 
     def _gangs(self, number: int, workers: int) -> int:
         """What so many workers of a standard gang in one domain are worth, whole gangs only."""
@@ -102,9 +111,10 @@ def _stays(record: JobRecord, placement: Placement) -> Iterator[tuple[HostId, _S
     name, asked = record.id, {}
     for role in record.job.roles:
         request = role.request
-        asked[role.name] = (request.cpu_milli, request.memory_mib, request.network_mbps)
+        beside = (request.cpu_milli, request.memory_mib, request.network_mbps)
+        asked[role.name] = (beside, request.gpu_milli if request.fractional else 0)
     for worker in placement.workers:
-        yield worker.host, (name, worker.gpus, asked.get(worker.role, _NONE))
+        yield worker.host, (name, worker.gpus, *asked.get(worker.role, (_NONE, 0)))
 
 
 @remembered

@@ -257,9 +257,9 @@ def _fetching(snapshot: Snapshot, placed: Iterable[Placed], policy: Policy) -> i
     return waited
 
 
-def room_left(snapshot: Snapshot, policy: Policy, gone: Iterable[JobRecord]) -> int:
-    """The part `room` of `economy` if nothing started and these jobs were gone [mGPU*s]."""
-    return free_room(snapshot, policy.objective).worth((), gone)
+def usable_left(snapshot: Snapshot, policy: Policy, gone: Iterable[JobRecord]) -> int:
+    """At most the part `room` of `economy` if these jobs were gone: nothing started, no GPU stranded [mGPU*s]."""
+    return free_room(snapshot, policy.objective).worth((), gone, stranding=False)
 
 
 @remembered

@@ -49,9 +49,12 @@ class Card:
 
 
 class HostBook:
-    """What is free on one host: milli-cores, MiB, Mbit/s, its cards, and by kind the indices of its empty cards."""
+    """What is free on one host: milli-cores, MiB, Mbit/s, its cards, and by kind the indices of its empty cards.
 
-    __slots__ = ("cards", "cpu_milli", "free", "host", "memory_mib", "network_mbps")
+    `free_milli`: of all healthy cards together, parts of shared ones included.
+    """
+
+    __slots__ = ("cards", "cpu_milli", "free", "free_milli", "host", "memory_mib", "network_mbps")
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -59,6 +62,7 @@ class HostBook:
         self.memory_mib = host.memory_mib
         self.network_mbps = host.network_mbps
         self.cards = {gpu.index: Card(gpu.index, CardKind.of(gpu), gpu.healthy) for gpu in host.gpus}
+        self.free_milli = MILLI * sum(gpu.healthy for gpu in host.gpus)
         self.free: dict[CardKind, list[int]] = {}
         for index, card in sorted(self.cards.items()):
             if card.healthy:
@@ -68,7 +72,7 @@ class HostBook:
         """The same host, with amounts of its own."""
         other = HostBook.__new__(HostBook)
         other.host, other.cpu_milli, other.memory_mib = self.host, self.cpu_milli, self.memory_mib
-        other.network_mbps = self.network_mbps
+        other.network_mbps, other.free_milli = self.network_mbps, self.free_milli
         other.cards = {index: card.copy() for index, card in self.cards.items()}
         other.free = {kind: list(free) for kind, free in self.free.items()}
         return other
@@ -88,6 +92,8 @@ class HostBook:
         teams = card.teams
         was_empty = not teams
         card.milli -= sign * milli
+        if card.healthy:
+            self.free_milli -= sign * milli
         card.memory_mib -= sign * memory_mib
         left = teams.get(team, 0) + sign
         if left:

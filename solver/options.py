@@ -74,8 +74,11 @@ class Fleet:
         wanted = role.request.gpu_milli * self.objective.wanted_s * self.appetite.wanted.get(gpu_type, 0) // MILLI
         return role.count * (slow + rare + wanted)
 
-    def room(self, free: Mapping[str, int], left: Amounts) -> int:
-        """The worth of the free cards of a host, by type, with that left beside them [mGPU*s]."""
+    def room(self, free: Mapping[str, int], left: Amounts, milli: int) -> int:
+        """The worth of the free cards of a host, by type, with that left beside them [mGPU*s].
+
+        `milli`: what is free of its cards, parts of shared ones included.
+        """
         served = self.appetite.served(sum(free.values()), left)
         blocks = 0
         for cards in free.values():
@@ -86,7 +89,8 @@ class Fleet:
                     most // gang.gpus * gang.gpus for gang in self.objective.standard_gangs
                 )
             blocks += found
-        return MILLI * (served * self.objective.usable_s + blocks * self.objective.room_s)
+        lost = self.appetite.stranded(milli, left) * self.objective.stranded_s
+        return MILLI * (served * self.objective.usable_s + blocks * self.objective.room_s) - lost
 
 
 class Options:
@@ -210,7 +214,7 @@ class Options:
         else:
             # Many hosts are in equal state. Kinds of cards are made once each, so that they may be told by identity.
             kinds, free = map(id, book.free), map(len, book.free.values())
-            state = (types, book.cpu_milli, book.memory_mib, book.network_mbps, *kinds, *free)
+            state = (types, book.cpu_milli, book.memory_mib, book.network_mbps, book.free_milli, *kinds, *free)
             if state not in self._known:
                 self._known[state] = self._alone(types, book)
             found = self._known[state]
@@ -238,8 +242,9 @@ class Options:
             if rest < 0 and not self._shares(types, gpu_type):
                 return None
             after[gpu_type] = max(0, rest)
-        lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps))
-        return lost - self._fleet.room(after, left), sum(taken.values()), sum(after.values()), left[0]
+        lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps), book.free_milli)
+        room = self._fleet.room(after, left, book.free_milli - self._milli)
+        return lost - room, sum(taken.values()), sum(after.values()), left[0]
 
     def _shares(self, types: Types, gpu_type: str) -> bool:
         """Whether fractions of several roles may share cards of that type, on which each is counted alone."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ortools.sat.python.cp_model import IntVar, LinearExprT
+from ortools.sat.python.cp_model import IntVar
 
 from ..model.host import MILLI
 from ..model.ids import HostId
@@ -14,15 +14,12 @@ from ..model.policy import StandardGang
 from .appetite import appetite
 from .demand import placeable
 from .held import Card, HostClass
+from .stranded import RESOURCES, Terms, left_of, most_of, strand, sum_of
 from .topology import domains
 from .variables import Variables
 
 if TYPE_CHECKING:
     from .objective import Sum
-
-Terms = list[tuple[int, IntVar]]
-
-_RESOURCES = ("cpu_milli", "memory_mib", "network_mbps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,8 @@ class Room:
         for host in hosts.values():
             served = self._served[host.id] = self._serve(host)
             self._add(self._objective.usable_s * MILLI, served)
+            if self._objective.stranded_s:
+                strand(host, self._variables, self._total)
         for gang in self._objective.standard_gangs:
             for members in domains((host.host for host in hosts.values()), gang.layer).values():
                 inside = [hosts[host_id] for host_id in members]
@@ -83,39 +82,39 @@ class Room:
     def _serve(self, host: HostClass) -> _Count:
         """Free cards of the host that what is left beside them can serve."""
         model, supply = self._variables.model, self._supply(host, host.cards)
-        rows = [self._beside_row(host, number, supply.most) for number in range(len(_RESOURCES))]
+        rows = [self._beside_row(host, number, supply.most) for number in range(len(RESOURCES))]
         limits = [(number, *row) for number, row in enumerate(rows) if row is not None]
         if not supply.moves and not any(use or gain for _, use, gain in limits):
-            return _Count(self._beside.served(supply.free, _left(host)))
+            return _Count(self._beside.served(supply.free, left_of(host)))
         most = supply.most
         for number, _, gain in limits:
-            left = _left(host)[number] + sum(amount for amount, _ in gain)
+            left = left_of(host)[number] + sum(amount for amount, _ in gain)
             most = min(most, max(0, left) // self._beside.beside[number])
         if most == 0:
             return _Count(0)
         served = model.new_int_var(0, most, f"served[{host.id}]")
         if supply.moves or supply.free < most:
-            model.add(served + _sum(supply.taking) <= supply.free + sum(supply.leaving))
+            model.add(served + sum_of(supply.taking) <= supply.free + sum(supply.leaving))
         for number, use, gain in limits:
-            left = _left(host)[number]
-            row = model.add(self._beside.beside[number] * served + _sum(use) <= left + _sum(gain))
+            left = left_of(host)[number]
+            row = model.add(self._beside.beside[number] * served + sum_of(use) <= left + sum_of(gain))
             if left < 0:
                 # Where running work exceeds the host already, none is served unless enough leaves.
-                enough = model.new_bool_var(f"enough[{host.id},{_RESOURCES[number]}]")
+                enough = model.new_bool_var(f"enough[{host.id},{RESOURCES[number]}]")
                 row.only_enforce_if(enough)
                 model.add(served <= most * enough)
         return _Count(most, served)
 
     def _beside_row(self, host: HostClass, number: int, cards: int) -> tuple[Terms, Terms] | None:
         """What comes to the host and leaves it of one resource; None where enough for all cards is left at any rate."""
-        needed, resource = self._beside.beside[number], _RESOURCES[number]
+        needed, resource = self._beside.beside[number], RESOURCES[number]
         use = [
             (amount, part.count)
             for part in self._variables.on_host(host.id)
             if (amount := getattr(part.role.request, resource))
         ]
-        most = sum(amount * _highest(variable) for amount, variable in use)
-        if not cards or not needed or needed * cards + most <= _left(host)[number]:
+        most = sum(amount * most_of(variable) for amount, variable in use)
+        if not cards or not needed or needed * cards + most <= left_of(host)[number]:
             return None
         gain = [(amount, self._variables.left(part.way)) for part in host.freed if (amount := getattr(part, resource))]
         return use, gain
@@ -176,19 +175,5 @@ class Room:
         block = model.new_int_var(0, most, f"blocks[{gpus},{gpu_type},{host.id}]")
         model.add(gpus * block <= served.variable)
         if len({kind.gpu_type for kind in host.kinds}) > 1:
-            model.add(gpus * block + _sum(supply.taking) <= supply.free + sum(supply.leaving))
+            model.add(gpus * block + sum_of(supply.taking) <= supply.free + sum(supply.leaving))
         return _Count(most, block)
-
-
-def _left(host: HostClass) -> tuple[int, int, int]:
-    return host.cpu_milli, host.memory_mib, host.network_mbps
-
-
-def _highest(variable: IntVar) -> int:
-    """The largest value of the variable; its domain does not know negative indices."""
-    domain = variable.proto.domain
-    return int(domain[len(domain) - 1])
-
-
-def _sum(terms: Terms) -> LinearExprT:
-    return sum(amount * variable for amount, variable in terms)

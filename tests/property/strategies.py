@@ -397,6 +397,7 @@ def policies(draw: st.DrawFn) -> Policy:
             scarce_s=draw(st.sampled_from((0, 30))),
             wanted_s=draw(st.sampled_from((0, 300))),
             usable_s=draw(st.sampled_from((0, 60))),
+            stranded_s=draw(st.sampled_from((0, 600))),
             room_s=draw(st.sampled_from((0, 60))),
         ),
         eviction=EvictionPolicy(moves_per_hour=draw(st.sampled_from((0, 0, 1, 10)))),

@@ -71,3 +71,11 @@ def test_cards_that_a_host_can_serve() -> None:
     assert mean.served(8, (17_000, 0, 0)) == 4
     assert mean.served(3, (17_000, 0, 0)) == 3
     assert mean.served(3, (-1, 0, 0)) == 0
+
+
+def test_gpus_that_a_host_cannot_serve_to_half_of_the_demand() -> None:
+    jobs = [gang("a", request=ask(1, cpu=2)), gang("b", request=ask(1, cpu=4)), gang("c", request=ask(2, cpu=16))]
+    asked = appetite(world([box("h1")], *jobs))
+    assert asked.half == (4_000, 0, 0)
+    assert [asked.stranded(2_500, (cores, 0, 0)) for cores in (10_000, 9_999, 0)] == [0, 1, 2_500]
+    assert Appetite({}, (0, 0, 0)).stranded(2_500, (0, 0, 0)) == 0

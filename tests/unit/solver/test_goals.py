@@ -19,7 +19,9 @@ PLAIN = Policy(
     order=OrderPolicy(
         base_weight=100, size_weight=0, age_weight=0, fair_share=(FairShareStep(share_milli=1_000, weight=0),)
     ),
-    objective=ObjectivePolicy(standard_gangs=(), usable_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=0),
+    objective=ObjectivePolicy(
+        standard_gangs=(), usable_s=0, stranded_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=0
+    ),
 )
 """Every milli-GPU weighs 100 hundredths, and nothing else is worth anything."""
 
@@ -173,7 +175,9 @@ def test_room_for_standard_gangs() -> None:
     )
     policy = replace(
         PLAIN,
-        objective=ObjectivePolicy(standard_gangs=gangs, usable_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=60),
+        objective=ObjectivePolicy(
+            standard_gangs=gangs, usable_s=0, stranded_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=60
+        ),
     )
     job = gang("a")
     fleet = [box("h1", rack="r1"), box("h2", rack="r1"), box("h3", 6, rack="r2"), box("spare", rack="r3", spare=True)]
@@ -189,7 +193,10 @@ def test_room_for_standard_gangs() -> None:
 def test_broken_and_shared_cards_are_no_room() -> None:
     gangs = (StandardGang(workers=1, gpus=1, layer=Layer.HOST),)
     policy = replace(
-        PLAIN, objective=ObjectivePolicy(standard_gangs=gangs, usable_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=1)
+        PLAIN,
+        objective=ObjectivePolicy(
+            standard_gangs=gangs, usable_s=0, stranded_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=1
+        ),
     )
     part = running(gang("r", request=ask(0.1)), ("h1", [0]))
     fleet = [box("h1", [card(0), card(1, healthy=False), card(2)])]
@@ -229,7 +236,9 @@ class TestVictims:
         gangs = (StandardGang(workers=1, gpus=2, layer=Layer.HOST),)
         policy = replace(
             PLAIN,
-            objective=ObjectivePolicy(standard_gangs=gangs, usable_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=60),
+            objective=ObjectivePolicy(
+                standard_gangs=gangs, usable_s=0, stranded_s=0, scarce_s=0, wanted_s=0, spread_s=0, room_s=60
+            ),
         )
         low, high = running(gang("low", 1, 8), ("h1", range(8)), ran_s=900), gang("high", 1, 5, tier=1)
         snapshot = world([box("h1")], low, high)

@@ -21,7 +21,7 @@ GANGS = (
 def exact(snapshot: Snapshot, **worths: int) -> dict[str, int]:
     """The parts of the economy of a decision whose goals are all proven, and recomputed alike."""
     policy = Policy(
-        objective=ObjectivePolicy(standard_gangs=GANGS, scarce_s=0, wanted_s=0, **worths),
+        objective=ObjectivePolicy(standard_gangs=GANGS, scarce_s=0, wanted_s=0, **{"stranded_s": 0, **worths}),
         solve=SolvePolicy(budget_ms=60_000),
     )
     decision = solve(snapshot, policy)
@@ -64,3 +64,29 @@ def test_an_overbooked_host_serves_no_card() -> None:
         exact(world([small("h1"), small("h2")], *both, gang("a", request=ask(1, cpu=4))), usable_s=60, room_s=0)["room"]
         == 3_000 * 60
     )
+
+
+def test_gpus_without_cores_beside_them_are_stranded() -> None:
+    jobs = gang("cpus", request=ask(0, cpu=10)), gang("a", request=ask(1, cpu=4))
+    # Two cores are left beside three cards, and half of the demand asks four a card.
+    worths = {"usable_s": 0, "room_s": 0, "stranded_s": 60}
+    assert exact(world([small("h1")], *jobs), **worths)["room"] == -2_500 * 60
+    # Where another host has cores to spare, nothing need be stranded.
+    taken = running(gang("r", request=ask(1, cpu=4)), ("h2", [0]))
+    hosts = [small("h1"), box("h2", 1, cpu_milli=16_000, rack="r")]
+    assert exact(world(hosts, taken, *jobs), **worths)["room"] == 0
+
+
+def test_parts_of_shared_cards_are_stranded_too() -> None:
+    worths = {"usable_s": 0, "room_s": 0, "stranded_s": 60}
+    host = box("h1", 2, cpu_milli=12_000, rack="r")
+    runs = running(gang("r", request=ask(0.5, cpu=4)), ("h1", [0]))
+    # Half of the demand asks eight cores a GPU. With 7.5 cores 937 of 1,500 mGPU are served, with four 500 of 1,250.
+    assert exact(world([host], runs, gang("a", request=ask(0, cpu=0.5))), **worths)["room"] == -563 * 60
+    assert exact(world([host], runs, gang("a", request=ask(0.25, cpu=4))), **worths)["room"] == -750 * 60
+
+
+def test_what_a_victim_leaves_is_stranded_no_more() -> None:
+    worths = {"usable_s": 0, "room_s": 0, "stranded_s": 60}
+    high = gang("high", request=ask(1, cpu=4), tier=1)
+    assert exact(world([small("h1")], full("low", "h1"), high), **worths)["room"] == 0

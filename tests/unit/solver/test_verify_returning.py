@@ -261,7 +261,7 @@ class TestMoves:
     def test_for_room_alone_where_it_pays(self, room_s: int, faults: Broken) -> None:
         """A free host of eight, against one of six and one of six: it gains 12 x `room_s`, and costs 100 GPU-seconds."""
         small, other = ran("small", ("h1", (0, 1))), running(gang("x", 1, 2), ("h2", (0, 1)))
-        policy = replace(POLICY, objective=replace(POLICY.objective, room_s=room_s, usable_s=0))
+        policy = replace(POLICY, objective=replace(POLICY.objective, room_s=room_s, usable_s=0, stranded_s=0))
         policy = replace(
             policy, objective=replace(policy.objective, standard_gangs=policy.objective.standard_gangs[1:2])
         )
