@@ -17,7 +17,7 @@ from ..model.limits import grace_s, ran_s, walltime_limit_s
 from ..model.policy import Policy
 from ..model.reservation import Reservation
 from ..model.snapshot import JobRecord, Snapshot
-from .demand import allowed_sites, candidates, placeable, too_dear
+from .demand import allowed_sites, candidates, placeable, surely_over_s, too_dear
 from .drain_limits import Ahead
 from .drain_soon import Soon
 from .remember import remembered
@@ -142,7 +142,7 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     if not starving:
         return ()
     pools_of, taken = _pools(snapshot, policy), Counter[Pool]()
-    starving.sort(key=lambda r: (-r.level, r.id not in promised, *_first(r, urgent), r.submitted_s, r.id))
+    starving.sort(key=lambda r: (-r.level, r.id not in promised, *_first(r, snapshot, policy), r.submitted_s, r.id))
     ahead = Ahead(snapshot, policy, Clear(snapshot, policy), lambda record: last_start_s(record, snapshot, policy))
     found = []
     for record in starving:
@@ -156,9 +156,17 @@ def named(snapshot: Snapshot, policy: Policy) -> tuple[JobRecord, ...]:
     return tuple(found)
 
 
-def _first(record: JobRecord, urgent: frozenset[JobId]) -> tuple[bool, int]:
-    """Pressing gangs come first, the largest of them before all: what it leaves has room for the others."""
-    return (False, -record.job.gpu_milli) if record.id in urgent else (True, 0)
+def _first(record: JobRecord, snapshot: Snapshot, policy: Policy) -> tuple[int, int]:
+    """Pressing gangs come first: those that are soon over, the largest before all, then those that run for long.
+
+    What a large one leaves has room for the others, which a smaller one does not; and they wait for as long as it runs.
+    """
+    if record.id not in pressing(snapshot, policy):
+        return 2, 0
+    runs_s = record.job.walltime_estimate_s
+    if runs_s is None:
+        runs_s = surely_over_s(record, snapshot, policy) - snapshot.now_s
+    return (0, -record.job.gpu_milli) if runs_s <= policy.time.starve_after_s else (1, 0)
 
 
 @remembered

@@ -137,9 +137,16 @@ class TestPressing:
         snapshot = self.world(*self.busy(6, 5 * STARVES, 1_000), queued(gang("a", 3, 8, tier=2)))
         assert pressing(snapshot, AT_ONCE) == {"a"}
 
-    def test_the_largest_of_them_is_named_first(self) -> None:
+    def test_the_largest_of_those_that_are_soon_over_is_named_first(self) -> None:
         one = replace(AT_ONCE, time=replace(AT_ONCE.time, drains_per_pool=1))
-        first, larger = queued(gang("a", 3, 8), 200), queued(gang("b", 4, 8), 100)
+        first = queued(gang("a", 3, 8, walltime_limit_s=600), 200)
+        for facts in ({"walltime_estimate_s": STARVES}, {"walltime_limit_s": 600}):
+            larger, longer = (
+                queued(gang("b", 4, 8, **facts), 100),
+                queued(gang("c", 5, 8, walltime_limit_s=9 * STARVES), 300),
+            )
+            assert [r.id for r in named(self.world(first, larger, longer), one)] == ["b"]
+            assert [r.id for r in named(self.world(longer, queued(gang("old"), 2 * STARVES)), one)] == ["c"]
         snapshot = self.world(first, larger)
         assert pressing(snapshot, one) == {"a", "b"}
         assert [r.id for r in named(snapshot, one)] == ["b"]
