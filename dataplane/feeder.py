@@ -3,12 +3,13 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 
 from .read_ahead import ReadAhead
-from .ring import Failed, Filled, Make, Ring, fill, give_back
+from .ring import Buffer, Failed, Filled, Make, Ring, done_with, fill
 
 _JOIN_S = 5.0
 # A caller is hungry that has lately waited so many times longer than it computed; of each batch that passes, what was
@@ -22,6 +23,9 @@ class Feeder:
     Reading ahead begins with the first batch that was ready before it was asked for, or after `start_batches`: until
     then the disk is better used for the batches that are waited for. `hungry` is told, batch by batch, whether the
     caller does nothing but wait for them.
+
+    Buffers go back to all threads at once, each of which keeps to cores of its own: a step on all cores, which is over
+    when its slowest part is, is then held up once for several batches. Who waits is served at once.
 
     Refers to no loader, so that a forgotten one can be collected and ends the threads, too.
     """
@@ -43,6 +47,7 @@ class Feeder:
         self._start_batches = start_batches
         self._turn = 0
         self._held: tuple[Ring, Filled] | None = None
+        self._freed: list[tuple[Ring, Buffer]] = []
 
         def next_of_its_own(g: int) -> int:
             for _ in rings:
@@ -56,15 +61,13 @@ class Feeder:
             g = after(g)
         for thread in self._threads:
             thread.start()
+        _keep_apart(self._threads)
 
     def take(self) -> Filled | Failed:
         """The next batch, or what ended its thread; the buffer of the one before is free from now on."""
-        if self._held is not None:
-            ring, used = self._held
-            if used.buffer is not None:
-                give_back(ring, used.buffer)
         ring = self._rings[self._turn]
         waits = ring.ready.empty()
+        self._free_held(at_once=waits)
         asked_s = time.perf_counter()
         item = ring.ready.get()
         self._tell_hunger(asked_s)
@@ -72,12 +75,20 @@ class Feeder:
             self._start_batches = self._start_batches - 1 if waits else 0
             if not self._start_batches:
                 self._ahead.go()
-        if isinstance(item, Failed):
-            self._held = None
-        else:
+        if not isinstance(item, Failed):
             self._held = ring, item
             self._turn = (self._turn + 1) % len(self._rings)
         return item
+
+    def _free_held(self, *, at_once: bool) -> None:
+        if self._held is not None and (buffer := self._held[1].buffer) is not None:
+            done_with(buffer)
+            self._freed.append((self._held[0], buffer))
+        self._held = None
+        if at_once or len(self._freed) >= len(self._rings):
+            for ring, buffer in self._freed:
+                ring.free.put(buffer)
+            self._freed.clear()
 
     def _tell_hunger(self, asked_s: float) -> None:
         self._computed_s = self._computed_s * _FADES + asked_s - self._taken_s
@@ -95,6 +106,16 @@ class Feeder:
             self._ahead.stop(_JOIN_S)
         for thread in self._threads:
             thread.join(_JOIN_S)
+
+
+def _keep_apart(threads: Sequence[threading.Thread]) -> None:
+    """Divides the cores among threads that are woken together: they may else be put on one."""
+    cores = sorted(os.sched_getaffinity(0))
+    if 1 < len(threads) <= len(cores):
+        for place, thread in enumerate(threads):
+            if thread.native_id is not None:
+                with suppress(OSError):  # one that has failed and ended, or cores just taken away
+                    os.sched_setaffinity(thread.native_id, cores[place :: len(threads)])
 
 
 def gather_threads(wanted: int | None, *, transformed: bool) -> int:

@@ -135,9 +135,8 @@ def receive(filled: Filled) -> dict[str, torch.Tensor]:
     return filled.tensors
 
 
-def give_back(ring: Ring, used: Buffer) -> None:
-    """Frees a host buffer; if it is page-locked, the caller's copies out of it may still be under way."""
+def done_with(used: Buffer) -> None:
+    """Notes that the caller is done with a host buffer; if it is page-locked, its copies may still be under way."""
     if used.pinned:
         used.busy = torch.cuda.Event()
         used.busy.record()
-    ring.free.put(used)

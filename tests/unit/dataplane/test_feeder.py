@@ -1,10 +1,16 @@
 """How many threads feed a rank, and what they learn of it."""
 
+import time
+from collections.abc import Callable
+
 import pytest
+import torch
 
 from phalanx.dataplane import Field, feeder
 from phalanx.dataplane.feeder import Feeder, gather_threads
-from phalanx.dataplane.ring import new_ring
+from phalanx.dataplane.ring import Buffer, Filled, Ring, new_ring
+
+FIELDS = (Field("n", "int64", ()),)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +25,72 @@ def test_ranks_of_one_host_share_its_cores(
     assert gather_threads(None, transformed=False) == threads
     assert gather_threads(None, transformed=True) == 1
     assert gather_threads(3, transformed=True) == 3
+
+
+def numbered(rings: list[Ring]) -> Feeder:
+    """Feeds the numbers of its batches."""
+
+    def make(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+        out.arrays["n"][:] = g
+        return dict(out.tensors)
+
+    return Feeder(rings, make, 0, lambda g: g + 1, None, None)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_buffers_go_back_to_all_threads_at_once_unless_the_caller_waits() -> None:
+    rings = [new_ring(FIELDS, 1, size, pinned=False) for size in (3, 2)]
+    fed = numbered(rings)
+    try:
+        seen: list[int] = []
+        for _ in range(40):  # all that can be ready is: nobody waits
+            until(lambda: sum(ring.ready.qsize() for ring in rings) >= 5 - len(fed._freed) - (fed._held is not None))
+            item = fed.take()
+            assert isinstance(item, Filled)
+            seen.append(int(item.tensors["n"]))
+            assert len(fed._freed) == (len(seen) + 1) % 2
+        for _ in range(200):  # faster than they are filled, at times
+            item = fed.take()
+            assert isinstance(item, Filled)
+            seen.append(int(item.tensors["n"]))
+        assert seen == list(range(240))
+        fed._free_held(at_once=True)
+        assert fed._freed == []
+    finally:
+        fed.end()
+
+
+def test_threads_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[list[int]] = []
+    monkeypatch.setattr("os.sched_setaffinity", lambda _thread, cores: kept.append(cores))
+    for cores, threads, expected in (
+        ({2, 3, 5, 7, 8}, 2, [[2, 5, 8], [3, 7]]),
+        ({4, 6}, 2, [[4], [6]]),
+        ({4}, 2, []),  # nothing to divide
+        ({4, 6}, 1, []),
+    ):
+        kept.clear()
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores)
+        numbered([new_ring(FIELDS, 1, 2, pinned=False) for _ in range(threads)]).end()
+        assert kept == expected
+
+
+def test_cores_that_are_taken_away_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_thread: int, _cores: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("os.sched_setaffinity", gone)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    fed = numbered([new_ring(FIELDS, 1, 2, pinned=False) for _ in range(2)])
+    item = fed.take()
+    fed.end()
+    assert isinstance(item, Filled)
 
 
 def test_a_caller_that_only_waits_is_hungry(monkeypatch: pytest.MonkeyPatch) -> None:

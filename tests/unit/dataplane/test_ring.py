@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from phalanx.dataplane import Field
-from phalanx.dataplane.ring import Buffer, Failed, Filled, fill, give_back, new_ring, receive
+from phalanx.dataplane.ring import Buffer, Failed, Filled, done_with, fill, new_ring, receive
 
 FIELDS = (Field("x", "bfloat16", (2,)), Field("n", "int64", ()))
 
@@ -64,7 +64,8 @@ def test_batches_come_in_order_and_buffers_go_round() -> None:
         assert isinstance(item, Filled)
         seen.append(int(receive(item)["n"][0]))
         assert item.buffer is not None
-        give_back(ring, item.buffer)
+        done_with(item.buffer)
+        ring.free.put(item.buffer)
     ring.stop.set()
     ring.free.put(None)
     thread.join()
@@ -95,7 +96,8 @@ def test_copies_to_a_cuda_device_see_the_batch_they_belong_to(on_device: bool) -
         assert isinstance(item, Filled)
         copies.append(receive(item)["n"].to("cuda", non_blocking=True))
         if item.buffer is not None:
-            give_back(ring, item.buffer)
+            done_with(item.buffer)
+        ring.free.put(item.buffer)
     ring.stop.set()
     ring.free.put(None)
     thread.join()
