@@ -80,6 +80,7 @@ def _ready(root: Path, samples: int, names: tuple[str, ...], install: bool) -> t
             facts[peer.name] += f"; no data: {fault}"
         else:
             ready.append((peer, python, folder))
+    os.sync()  # or the first round is measured while the disk still takes down what was built
     return ready, facts
 
 

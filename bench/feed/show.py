@@ -21,6 +21,7 @@ def show(result: dict[str, Any]) -> None:
         "wait 10 ms": ("wait_share_10ms", "{:.3f}"),
         "beside null": ("beside_null", "{:.2f}"),
         "cold GB/s": ("cold_gb_per_s", "{:.2f}"),
+        "of disk": ("cold_of_disk", "{:.2f}"),
         "cold CPU-s/GB": ("cold_cpu_s_per_gb", "{:.2f}"),
         "cold first s": ("cold_first_batch_s", "{:.3f}"),
         "cold wait 10 ms": ("cold_wait_share_10ms", "{:.3f}"),

@@ -52,8 +52,8 @@ def interleaved(
             took = began - clock.left_s()
         if wanted:
             done[part] = turn
-    null = statistics.median(turns.null) if turns.null else 0.0
-    return {name: _medians(each, null) for name, each in turns.found.items()}, done
+    alone = {kind: statistics.median(rates) for kind, rates in turns.alone.items() if rates}
+    return {name: _medians(each, alone) for name, each in turns.found.items()}, done
 
 
 class _Turns:
@@ -62,7 +62,8 @@ class _Turns:
     def __init__(self, ready: list[Ready], clock: Clock) -> None:
         self._ready, self._clock = ready, clock
         self.found: dict[str, dict[int, dict[str, list[dict[str, Any]]]]] = {peer.name: {} for peer, _, _ in ready}
-        self.null: list[float] = []
+        # The step without data, and the files read in order without a loader.
+        self.alone: dict[str, list[float]] = {BUSY: [], COLD: []}
         # The same work for all: each run's own idea of ten milliseconds would differ by half.
         self._work: list[str] = []
 
@@ -71,9 +72,14 @@ class _Turns:
         if self._ready and kind == BUSY and self._in_time():
             _, python, folder = self._ready[0]
             answer = run(python, ["run", "null", str(folder), *options, *self._work], _RUN_S)
-            self.null.append(float(answer.get("samples_per_s", 0.0)))
+            self.alone[BUSY].append(float(answer.get("samples_per_s", 0.0)))
             self._work = self._work or ["--step-repeats", str(answer.get("step_repeats", 0))]
-            say(f"{said}, {kind}, null: {self.null[-1]:,.0f} samples/s")
+            say(f"{said}, {kind}, null: {self.alone[BUSY][-1]:,.0f} samples/s")
+        if self._ready and kind == COLD and self._in_time():
+            _, python, folder = self._ready[0]
+            answer = run(python, ["run", "disk", str(folder), *options], _RUN_S)
+            self.alone[COLD].append(float(answer.get("whole_gb_per_s", 0.0)))
+            say(f"{said}, {kind}, the disk alone: {self.alone[COLD][-1]:.2f} GB/s")
         for peer, python, folder in self._ready:
             for count in peer.workers if kind == WARM else (_best(self.found[peer.name]),):
                 if self._in_time():
@@ -112,7 +118,7 @@ def _median(answers: list[dict[str, Any]], key: str) -> float:
     return float(statistics.median(values)) if values else 0.0
 
 
-def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> dict[str, Any]:
+def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], alone: dict[str, float]) -> dict[str, Any]:
     best = _best(found)
     kinds = found.get(best, {})
     faults = sorted({answer["fault"] for answers in kinds.values() for answer in answers if "fault" in answer})
@@ -135,7 +141,9 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], null: float) -> 
         if any(key in answer for answer in kinds.get(kind, []))
     }
     if "beside_null" in measured:
-        measured["beside_null"] = measured["beside_null"] / null if null else 0.0
+        measured["beside_null"] = measured["beside_null"] / alone[BUSY] if alone.get(BUSY) else 0.0
+    if "cold_gb_per_s" in measured and alone.get(COLD):
+        measured["cold_of_disk"] = measured["cold_gb_per_s"] / alone[COLD]
     return {"workers": best, **measured, "faults": faults}
 
 

@@ -73,6 +73,19 @@ def touch(data: Path) -> None:
                     pass
 
 
+def in_order(data: Path, size: int) -> Batches:
+    """The files' bytes in order, by pieces of `size`, without any loader: what a cold epoch could reach."""
+    piece = memoryview(bytearray(1 << 20))
+    count = 0
+    for path in sorted(path for path in data.rglob("*") if path.is_file()):
+        with path.open("rb", buffering=0) as file:
+            while read := file.readinto(piece):
+                count += read
+                if count >= size:
+                    count -= size
+                    yield piece
+
+
 def products_in(seconds: float) -> int:
     """How many of the products of a busy step take so long here, at their best."""
     a = torch.randn(512, 512)
@@ -122,6 +135,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     if options.loader == "null":
         one = {"x": torch.zeros(options.batch, options.sample_bytes // 2, dtype=torch.int16)}
         batches: Batches = iter(lambda: one, None)
+    elif options.loader == "disk":
+        batches = in_order(options.data, options.batch * options.sample_bytes)
     else:
         batches = loaders.RUN[options.loader](options.data, options.batch, options.workers)
     next(batches)

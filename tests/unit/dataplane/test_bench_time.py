@@ -8,6 +8,7 @@ import pytest
 from phalanx.bench.feed import turns
 from phalanx.bench.feed.peers import PEERS
 from phalanx.bench.feed.turns import BUSY, COLD, WARM, Clock, interleaved
+from phalanx.bench.feed.worker import in_order
 
 ANSWER = {
     "samples_per_s": 10.0,
@@ -46,10 +47,17 @@ def test_further_rounds_and_late_measurements_are_left_out(clock: Clock) -> None
 
 def test_all_rounds_from_memory_come_before_the_disk(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name == "phalanx"]
-    _, rounds = interleaved(ready, {COLD: [], WARM: []}, 2, clock)
+    found, rounds = interleaved(ready, {COLD: [], WARM: []}, 2, clock)
+    assert found["phalanx"]["cold_of_disk"] == 1.0
     assert rounds == {"in memory": 2, "from the disk": 2}
     told = [line.split(",")[:2] for line in capsys.readouterr().err.splitlines()]
-    assert told == [[f"round {turn} of 2", f" {kind}"] for kind in (WARM, COLD) for turn in (1, 2)]
+    # The disk alone is read before each cold round.
+    assert told == [
+        [f"round {turn} of 2", f" {kind}"]
+        for kind in (WARM, COLD)
+        for turn in (1, 2)
+        for _ in range(1 + (kind == COLD))
+    ]
 
 
 def test_a_first_round_that_is_too_long_says_what_it_left_out(clock: Clock) -> None:
@@ -64,3 +72,10 @@ def test_a_first_round_that_is_too_long_says_what_it_left_out(clock: Clock) -> N
         assert each["faults"] == ["busy was not measured: the time was over"]
         assert "beside_null" not in each
         assert each["samples_per_s"] == 10.0
+
+
+def test_the_disk_alone_gives_the_files_bytes_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(3_000_000))
+    (tmp_path / "b").write_bytes(bytes(1_500_000))
+    assert len(list(in_order(tmp_path, 1 << 20))) == 4_500_000 // (1 << 20)
+    assert list(in_order(tmp_path, 5_000_000)) == []
