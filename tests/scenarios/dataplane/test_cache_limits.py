@@ -56,6 +56,8 @@ def test_d14_data_sets_with_the_same_file_names_are_kept_apart(make_dataset: Mak
     for _ in range(2):
         assert everything(tmp_path / "a", cache) == list(range(24))
         assert everything(tmp_path / "b", cache) == list(range(500, 524))
+        # Nor do they only get on because each puts right, by its checksums, what the other has overwritten.
+        assert cache.used_bytes() == 6 * SHARD
 
 
 def cycle(root: Path, manifest: Manifest, folder: Path, seed: int, turns: int) -> None:
