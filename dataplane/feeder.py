@@ -81,9 +81,11 @@ class Feeder:
         return item
 
     def _free_held(self, *, at_once: bool) -> None:
-        if self._held is not None and (buffer := self._held[1].buffer) is not None:
-            done_with(buffer)
-            self._freed.append((self._held[0], buffer))
+        if self._held is not None:
+            ring, used = self._held
+            if used.copied is None:  # else the caller has never seen the buffer
+                done_with(used.buffer)
+            self._freed.append((ring, used.buffer))
         self._held = None
         if at_once or len(self._freed) >= len(self._rings):
             for ring, buffer in self._freed:

@@ -33,8 +33,10 @@ class Loader:
     has the items of all samples in NAME, and in NAME.offsets where each sample's begin, with their end). It is valid
     until the next one is asked for; then its memory is filled anew (with a CUDA `device`, batches are the caller's
     own). `depth` >= 1 batches are kept ready by `threads` >= 1 background threads (default: 2, on one core or with a
-    transform 1). `pin_memory` page-locks the buffers where CUDA is available. All ranks must be given the same data,
-    global batch, seed, `shards_per_block` and `lanes`.
+    transform 1). `pin_memory` page-locks the buffers where CUDA is available; copies that are under way when the next
+    batch is asked for must be on the current stream of the current device. "cuda" without a number is the current
+    device when the first batch is asked for. All ranks must be given the same data, global batch, seed,
+    `shards_per_block` and `lanes`.
 
     With `tail` "drop" or "pad" each `for` loop is one epoch, with equally many batches on every rank: the samples that
     fill no batch are left out, or the last batch is filled with repeats and `mask` says which samples count.
@@ -236,10 +238,16 @@ class Loader:
             make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad", self._early)
             first = self._schedule.start(self._g)
             start_batches = 1 if self._early is not None else self._depth + 1 + self._threads
-            arguments = (rings, make, first, self._schedule.after, self._device, ahead, start_batches)
+            arguments = (rings, make, first, self._schedule.after, self._copy_device(), ahead, start_batches)
             self._feeder = Feeder(*arguments, hungry=partial(setattr, shards, "hurried"))
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
+
+    def _copy_device(self) -> torch.device | None:
+        """The device, by its number: another thread's current one is the first of the host."""
+        if self._device is not None and self._device.type == "cuda" and self._device.index is None:
+            return torch.device("cuda", torch.cuda.current_device())
+        return self._device
 
     def _halt(self) -> None:
         if self._feeder is not None:

@@ -57,10 +57,10 @@ Make = Callable[[int, Buffer], dict[str, torch.Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A batch that is ready: its tensors, and the buffer they lie in, or the event when their device copy is done."""
+    """A batch that is ready: its tensors, and the buffer they lie in, or were copied from as of the event `copied`."""
 
     tensors: dict[str, torch.Tensor]
-    buffer: Buffer | None = None
+    buffer: Buffer
     copied: Any = None
 
 
@@ -94,8 +94,8 @@ def fill(ring: Ring, make: Make, g: int, after: Callable[[int], int], device: to
     """Thread body: fills a ring's free buffers with the batches at g, after(g), ... until told to stop.
 
     Puts one `Filled` per batch on `ready`, in order, or one `Failed` and ends. With a CUDA device the copy is
-    enqueued here, on a stream of its own, so that it overlaps with compute; the buffer is free at once and waits for
-    its copy before it is filled again.
+    enqueued here, on a stream of its own, so that it overlaps with compute; a buffer that comes back waits for its copy
+    before it is filled again. There are never more batches ready, or on the device, than buffers.
     """
     try:
         stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
@@ -105,11 +105,9 @@ def fill(ring: Ring, make: Make, g: int, after: Callable[[int], int], device: to
                 empty.busy = None
             tensors = make(g, empty)
             g = after(g)
-            if stream is None:
-                ring.ready.put(Filled(tensors, empty))
-            else:
-                ring.ready.put(_copy_to_device(tensors, empty, device, stream))
-                ring.free.put(empty)
+            ring.ready.put(
+                Filled(tensors, empty) if stream is None else _copy_to_device(tensors, empty, device, stream)
+            )
     except BaseException as error:
         ring.ready.put(Failed(error))
 
@@ -119,9 +117,9 @@ def _copy_to_device(
 ) -> Filled:
     with torch.cuda.stream(stream):
         copies = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-        source.busy = torch.cuda.Event()
+        source.busy = torch.cuda.Event(blocking=True)  # whoever waits for it does not spin
         source.busy.record(stream)
-    return Filled(copies, copied=source.busy)
+    return Filled(copies, source, copied=source.busy)
 
 
 def receive(filled: Filled) -> dict[str, torch.Tensor]:
@@ -138,5 +136,5 @@ def receive(filled: Filled) -> dict[str, torch.Tensor]:
 def done_with(used: Buffer) -> None:
     """Notes that the caller is done with a host buffer; if it is page-locked, its copies may still be under way."""
     if used.pinned:
-        used.busy = torch.cuda.Event()
+        used.busy = torch.cuda.Event(blocking=True)
         used.busy.record()

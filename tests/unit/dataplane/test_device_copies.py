@@ -1,6 +1,7 @@
 """Copies to a CUDA device, on a fake one that does them as late as it may: what is reused too soon is then seen."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ class Device:
         self.main = Stream()
         self.current = threading.local()
         self.pinned: list[int] = []
+        self.number = 0
+        self.used: list[tuple[str, int | None]] = []
         self.recorded: list[Stream] = []
         self.synchronised = 0
 
@@ -64,6 +67,9 @@ class Event:
     """A place in a stream."""
 
     device: Device
+
+    def __init__(self, *, blocking: bool = False) -> None:
+        assert blocking, "threads of the loader must not spin while they wait"
 
     def record(self, stream: Stream | None = None) -> None:
         self.stream = stream or self.device.stream_now()
@@ -87,6 +93,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Device:
         if getattr(target, "type", None) != "cuda":
             return to(tensor, target)
         assert non_blocking
+        device.used.append(("copy", target.index))
         copy = torch.full_like(tensor, -1)
         device.stream_now().enqueue(lambda: copy.copy_(tensor))
         return copy
@@ -95,9 +102,19 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch, "empty", allocated)
     monkeypatch.setattr(torch.Tensor, "to", moved)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda _tensor, stream: device.recorded.append(stream))
+
+    def stream(where: torch.device) -> Stream:
+        device.used.append(("stream", where.index))
+        return Stream()
+
+    def current_device() -> int:
+        assert threading.current_thread() is threading.main_thread(), "each thread has a current device of its own"
+        return device.number
+
     for name, fake in {
         "is_available": lambda: True,
-        "Stream": lambda _device: Stream(),
+        "Stream": stream,
+        "current_device": current_device,
         "Event": Event,
         "stream": device.on,
         "current_stream": device.stream_now,
@@ -127,6 +144,30 @@ def test_batches_on_a_device_are_whole_though_their_buffers_go_round(
     assert sum(cuda.pinned) == (1 + 1 + threads) * 8 * 84
     assert cuda.recorded
     assert set(cuda.recorded) == {cuda.main}, "memory of the copies is used by the caller's stream"
+
+
+@pytest.mark.parametrize(("given", "number"), [("cuda", 3), ("cuda:1", 1)])
+def test_copies_go_to_the_callers_device(
+    make_dataset: MakeDataset, tmp_path: Path, cuda: Device, given: str, number: int
+) -> None:
+    make_dataset()
+    with ShardDataset(tmp_path / "set") as dataset, Loader(dataset, 8, device=given) as loader:
+        cuda.number = 3  # as torch.cuda.set_device does
+        ids(loader, 3)
+    assert set(cuda.used) == {("stream", number), ("copy", number)}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_more_batches_are_on_the_device_than_there_are_buffers(
+    make_dataset: MakeDataset, tmp_path: Path, cuda: Device, threads: int
+) -> None:
+    make_dataset()
+    with ShardDataset(tmp_path / "set") as dataset, Loader(dataset, 8, device="cuda", threads=threads) as loader:
+        ids(loader, 10)
+        time.sleep(0.2)  # nobody takes any: they must stop
+        feeder = loader._feeder
+        assert feeder is not None
+        assert sum(ring.ready.qsize() for ring in feeder._rings) < 2 + 1 + threads
 
 
 def test_a_pinned_buffer_waits_for_the_callers_own_copies(
