@@ -113,6 +113,17 @@ def step_of(kind: str, seconds: float, repeats: int) -> Callable[[], None]:
     return busy
 
 
+def batches_of(options: argparse.Namespace, loaders: Any) -> Batches:
+    """The batches of a loader; of none: always the same one, or the disk's bytes in order."""
+    if options.loader == "null":
+        one = {"x": torch.zeros(options.batch, options.sample_bytes // 2, dtype=torch.int16)}
+        return iter(lambda: one, None)
+    if options.loader == "disk":
+        return in_order(options.data, options.batch * options.sample_bytes)
+    made: Batches = loaders.RUN[options.loader](options.data, options.batch, options.workers)
+    return made
+
+
 def measure(options: argparse.Namespace) -> dict[str, float]:
     """Reads batches through one loader: rates, CPU, the share of time spent waiting."""
     if options.cold:
@@ -132,13 +143,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     gc.collect()  # what the imports left would be collected in somebody's first batch
     base, memory = cpu_s(), private_mib()
     begun = time.perf_counter()
-    if options.loader == "null":
-        one = {"x": torch.zeros(options.batch, options.sample_bytes // 2, dtype=torch.int16)}
-        batches: Batches = iter(lambda: one, None)
-    elif options.loader == "disk":
-        batches = in_order(options.data, options.batch * options.sample_bytes)
-    else:
-        batches = loaders.RUN[options.loader](options.data, options.batch, options.workers)
+    batches = batches_of(options, loaders)
     next(batches)
     first = time.perf_counter()
     if options.meet is not None:
