@@ -52,8 +52,7 @@ def interleaved(
             took = began - clock.left_s()
         if wanted:
             done[part] = turn
-    alone = {kind: statistics.median(rates) for kind, rates in turns.alone.items() if rates}
-    return {name: _medians(each, alone) for name, each in turns.found.items()}, done
+    return {name: _medians(each, turns.alone) for name, each in turns.found.items()}, done
 
 
 class _Turns:
@@ -118,7 +117,13 @@ def _median(answers: list[dict[str, Any]], key: str) -> float:
     return float(statistics.median(values)) if values else 0.0
 
 
-def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], alone: dict[str, float]) -> dict[str, Any]:
+def _ratio(answers: list[dict[str, Any]], key: str, alone: list[float]) -> float | None:
+    """The median over the rounds of a rate against what the same round had without a loader."""
+    ratios = [answer[key] / rate for answer, rate in zip(answers, alone, strict=False) if key in answer and rate]
+    return statistics.median(ratios) if ratios else None
+
+
+def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], alone: dict[str, list[float]]) -> dict[str, Any]:
     best = _best(found)
     kinds = found.get(best, {})
     faults = sorted({answer["fault"] for answers in kinds.values() for answer in answers if "fault" in answer})
@@ -129,7 +134,6 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], alone: dict[str,
         "first_batch_s": (WARM, "first_batch_s"),
         "memory_mib": (WARM, "memory_mib"),
         "wait_share_10ms": (WAIT, "wait_share"),
-        "beside_null": (BUSY, "samples_per_s"),
         "cold_gb_per_s": (COLD, "whole_gb_per_s"),
         "cold_cpu_s_per_gb": (COLD, "cpu_s_per_gb"),
         "cold_first_batch_s": (COLD, "first_batch_s"),
@@ -140,10 +144,9 @@ def _medians(found: dict[int, dict[str, list[dict[str, Any]]]], alone: dict[str,
         for name, (kind, key) in asked.items()
         if any(key in answer for answer in kinds.get(kind, []))
     }
-    if "beside_null" in measured:
-        measured["beside_null"] = measured["beside_null"] / alone[BUSY] if alone.get(BUSY) else 0.0
-    if "cold_gb_per_s" in measured and alone.get(COLD):
-        measured["cold_of_disk"] = measured["cold_gb_per_s"] / alone[COLD]
+    against = {"beside_null": (BUSY, "samples_per_s"), "cold_of_disk": (COLD, "whole_gb_per_s")}
+    ratios = {name: _ratio(kinds.get(kind, []), key, alone[kind]) for name, (kind, key) in against.items()}
+    measured |= {name: ratio for name, ratio in ratios.items() if ratio is not None}
     return {"workers": best, **measured, "faults": faults}
 
 

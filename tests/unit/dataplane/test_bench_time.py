@@ -45,6 +45,22 @@ def test_further_rounds_and_late_measurements_are_left_out(clock: Clock) -> None
     assert [each["faults"] for each in found.values()] == [[], []]
 
 
+def test_a_loader_is_compared_with_what_its_own_round_had_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([(100.0, 90.0), (10.0, 9.5), (50.0, 10.0)])  # the machine had less and less to spare
+
+    def run(_python: Path, arguments: list[str], _timeout_s: float) -> dict[str, Any]:
+        nonlocal pair
+        if arguments[1] == "null":
+            pair = next(rates)
+        return {**ANSWER, "samples_per_s": pair[arguments[1] != "null"]}
+
+    pair = (0.0, 1.0)
+    monkeypatch.setattr(turns, "run", run)
+    ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name == "phalanx"]
+    found, _ = interleaved(ready, {BUSY: []}, 3, Clock(1000.0))
+    assert found["phalanx"]["beside_null"] == 0.9
+
+
 def test_all_rounds_from_memory_come_before_the_disk(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     ready = [(peer, Path("python"), Path("data")) for peer in PEERS if peer.name == "phalanx"]
     found, rounds = interleaved(ready, {COLD: [], WARM: []}, 2, clock)
