@@ -20,7 +20,7 @@ from .cache import ShardCache
 from .cold import ColdShards
 from .errors import CacheError, CacheFull, CorruptShard, DataplaneError
 from .fields import SPAN_SUFFIX, Field
-from .manifest import Manifest, Shard
+from .manifest import Manifest
 from .order import distinct
 from .row_ranges import Array, RowRanges, Rows
 from .shard_file import Grow, in_memory, join, map_items, on_disk_only, open_checked, read_into_memory
@@ -100,6 +100,7 @@ class OpenShards:
             self._open_for_others()
             for index in self._unproved.beyond_share(shard_of):
                 self._prove(index)
+            self._unproved.tell()
             self._takes.begin()
         try:
             if len(cold := self._cold.among(shard_of)):
@@ -242,8 +243,7 @@ class OpenShards:
             file = open_checked(shard, path, fields, verify)
         except CorruptShard as error:
             if index in self._unproved:
-                self._discard(shard)
-                raise self._unproved.wrong(index, error) from error
+                raise self._wrong(index, error) from error
             if self._cache is None:
                 raise
             # The copy on this host's disk has gone bad; the source may still be good.
@@ -258,18 +258,23 @@ class OpenShards:
     def _prove(self, index: int) -> None:
         """Hashes a shard of which rows were handed out. Raises CorruptShard, as does every later gather."""
         shard = self._manifest.shards[index]
-        with self._pinned(index, wait=False) as path:
-            try:
+        try:
+            with self._pinned(index, wait=False) as path:
                 open_checked(shard, path, self._manifest.fields, verify=True).close()
-            except CorruptShard as error:
-                self._discard(shard)
-                raise self._unproved.wrong(index, error) from error
+        except CorruptShard as error:
+            raise self._wrong(index, error) from error
+        except CacheError:
+            self._unproved.tell()  # another thread has just found it wrong, and removed it
+            raise
         self._verified.add(index)
         self._unproved.right(index)
 
-    def _discard(self, shard: Shard) -> None:
+    def _wrong(self, index: int, error: CorruptShard) -> CorruptShard:
+        """Notes what every gather says from now on, and then removes the cache's copy."""
+        told = self._unproved.wrong(index, error)
         if self._cache is not None:
-            self._cache.discard(shard)
+            self._cache.discard(self._manifest.shards[index])
+        return told
 
     def _unverified(self, index: int) -> bool:
         return self.verify and index not in self._verified
