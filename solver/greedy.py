@@ -27,7 +27,7 @@ from .sizes import ways
 _PRECISION = 1_000_000
 """Values per milli-GPU are compared in millionths of a hundredth."""
 
-_BOTH_ORDERS = 3_000_000
+_BOTH_ORDERS = 500_000
 """Candidates x hosts up to which both orders are tried."""
 
 Rank = Callable[[JobRecord, Order, int], tuple[int, int]]
