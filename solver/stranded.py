@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ortools.sat.python.cp_model import IntVar, LinearExprT
@@ -26,26 +29,48 @@ def strand(host: HostClass, variables: Variables, total: Sum) -> None:
     Parts of shared cards count; a card that a whole worker holds has nothing free.
     """
     price = variables.instance.policy.objective.stranded_s
-    asked = appetite(variables.instance.snapshot)
-    free, taking, leaving = _free(host, variables)
-    most = free + sum(milli for milli, _ in leaving)
-    rows = []
-    for number, needed in enumerate(asked.half):
-        use, gain = _beside(host, RESOURCES[number], variables)
-        least = left_of(host)[number] - sum(amount * most_of(variable) for amount, variable in use)
-        if needed and MILLI * least < needed * most:
-            rows.append((number, needed, use, gain, -(-(needed * most - MILLI * least) // needed)))
-    if not rows:
+    rows = [row for row in _short(host, variables) if row.most > 0]
+    if not any(row.terms for row in rows):
+        total.constant -= price * max((row.most for row in rows), default=0)
         return
-    if not (taking or leaving or any(use or gain for _, _, use, gain, _ in rows)):
-        total.constant -= price * asked.stranded(free, left_of(host))
-        return
-    stranded = variables.model.new_int_var(0, max(highest for *_, highest in rows), f"stranded[{host.id}]")
-    for number, needed, use, gain, _ in rows:
-        there = free + sum_of(leaving) - sum_of(taking)
-        left = left_of(host)[number] + sum_of(gain) - sum_of(use)
-        variables.model.add(needed * stranded >= needed * there - MILLI * left)
+    stranded = variables.model.new_int_var(0, max(row.most for row in rows), f"stranded[{host.id}]")
+    for row in rows:
+        variables.model.add(row.needed * stranded >= row.constant + sum_of(row.terms))
     total.add(-price, stranded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Short:
+    """What is short of one resource once all has come and left: constant + terms, of which a milli-GPU needs `needed`.
+
+    A job that takes no more of the resource than that beside its GPUs makes nothing short. In thousandths of the unit.
+    """
+
+    needed: int
+    constant: int
+    terms: Terms
+
+    @property
+    def most(self) -> int:
+        """What may come to be stranded [mGPU]; a host that cannot be short strands nothing."""
+        short = self.constant + sum(amount * most_of(variable) for amount, variable in self.terms if amount > 0)
+        return max(0, -(-short // self.needed))
+
+
+def _short(host: HostClass, variables: Variables) -> Iterator[_Short]:
+    """For each resource that half of the demand needs what the free GPUs of the host lack of it."""
+    free, taking, leaving = _free(host, variables)
+    for number, needed in enumerate(appetite(variables.instance.snapshot).half):
+        if not needed:
+            continue
+        use, gain = _beside(host, RESOURCES[number], variables)
+        amounts: dict[int, int] = defaultdict(int)
+        known = {variable.index: variable for _, variable in (*taking, *leaving, *use, *gain)}
+        for factor, terms in ((-needed, taking), (needed, leaving), (MILLI, use), (-MILLI, gain)):
+            for amount, variable in terms:
+                amounts[variable.index] += factor * amount
+        terms = [(amount, known[index]) for index, amount in amounts.items() if amount]
+        yield _Short(needed, needed * free - MILLI * left_of(host)[number], terms)
 
 
 def _free(host: HostClass, variables: Variables) -> tuple[int, Terms, Terms]:
