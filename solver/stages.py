@@ -25,7 +25,7 @@ Prepare = Callable[[Any], None]
 Starts = Sequence[tuple[int, cp_model.IntVar]]
 """For each gang that may start or be planned: its level, and the variable that says whether it does."""
 
-_PROPAGATED_S = 0.1
+_PROPAGATED_S = 0.002
 """Deterministic time after which presolve is asked to complete an incumbent after all, in seconds."""
 
 EXACT_LEVEL = 2

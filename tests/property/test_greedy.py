@@ -35,9 +35,10 @@ def test_greedy_keeps_every_rule_on_larger_fleets(snapshot: Snapshot, policy: Po
 
 def keeps_every_rule(snapshot: Snapshot, policy: Policy) -> None:
     plan = greedy_plan(snapshot, policy)
-    assert verify_starts(snapshot, policy, plan.starts, plan.preemptions, plan.reservations) == ()
+    acts = (plan.starts, plan.preemptions, plan.reservations, plan.resizes)
+    assert verify_starts(snapshot, policy, *acts) == ()
     assert greedy_plan(snapshot, policy) == plan
-    reached = [goal.value for goal in values(snapshot, policy, plan.starts, plan.preemptions, plan.reservations)]
+    reached = [goal.value for goal in values(snapshot, policy, *acts)]
     assert reached >= [goal.value for goal in values(snapshot, policy, greedy(snapshot, policy))]
 
 
