@@ -19,7 +19,8 @@ from ..model.topology import Layer
 from .access import Access, Reach
 from .confinements import Confinements, confinements
 from .demand import Confinement, candidates, victims
-from .held import HostClass, Ways, host_classes, ways_out
+from .held import HostClass
+from .leaving import Ways, as_all_may_leave
 from .moved import moved_id
 from .places import Places
 from .remember import remembered
@@ -176,8 +177,7 @@ class _Size:
 def _prepared(snapshot: Snapshot, policy: Policy) -> tuple[Ways, dict[HostId, HostClass], Places, Access]:
     """How running work may leave, the hosts as it does, their index, and whom what it leaves is for."""
     leaving, movers = victims(snapshot, policy), returners(snapshot, policy).movers
-    out = ways_out(leaving, movers)
-    hosts = host_classes(snapshot, out)
+    out, hosts = as_all_may_leave(snapshot, policy)
     return out, hosts, Places(hosts.values()), Access(rights_of(snapshot), leaving, movers)
 
 

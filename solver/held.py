@@ -6,18 +6,12 @@ smaller, under its own name; a gang that is moved under another one (`moved_id`)
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass
 
-from ..model.host import MILLI, Gpu, Host
+from ..model.host import MILLI, Host
 from ..model.ids import HostId, JobId, TeamId
-from ..model.job import WorkerRequest
-from ..model.snapshot import JobRecord, Snapshot
 from .access import Reach
-from .demand import CardKind, card_memory, usable
-from .moved import moved_id
+from .demand import CardKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,115 +117,3 @@ class HostClass:
             key = (card.kind, card.milli, card.memory_mib, card.team, card.holders, card.index if card.fixed else -1)
             groups.setdefault(key, []).append(card)
         return list(groups.values())
-
-
-@dataclass(slots=True)
-class _Load:
-    """What running work holds of one host."""
-
-    cpu_milli: int = 0
-    memory_mib: int = 0
-    network_mbps: int = 0
-    holders: dict[int, list[tuple[Holder, TeamId]]] = field(default_factory=dict)
-    freed: dict[JobId, list[int]] = field(default_factory=dict)
-
-
-Ways = dict[JobId, tuple[JobId, ...]]
-"""The names under which each job that may leave can do so."""
-
-
-def ways_out(victims: Iterable[JobRecord], movers: Iterable[JobRecord] = ()) -> Ways:
-    """How these possible victims and movers may leave."""
-    ways: Ways = {record.id: (record.id,) for record in victims}
-    for record in movers:
-        ways[record.id] = (*ways.get(record.id, ()), moved_id(record.id))
-    return ways
-
-
-def host_classes(snapshot: Snapshot, ways: Ways) -> dict[HostId, HostClass]:
-    """Every host of the snapshot that may take some waiting gang, as these may leave."""
-    loads = _loads(snapshot)
-    return {host.id: _host_class(host, loads.get(host.id, _Load()), ways) for host in usable(snapshot)}
-
-
-def _loads(snapshot: Snapshot) -> dict[HostId, _Load]:
-    loads: dict[HostId, _Load] = {}
-    hosts = {host.id: host for host in snapshot.hosts}
-    for record in snapshot.jobs:
-        requests = {role.name: role.request for role in record.job.roles}
-        for worker in record.placement.workers if record.placement else ():
-            request = requests[worker.role]
-            load = loads.setdefault(worker.host, _Load())
-            load.cpu_milli += request.cpu_milli
-            load.memory_mib += request.memory_mib
-            load.network_mbps += request.network_mbps
-            parts = load.freed.setdefault(record.id, [0, 0, 0])
-            for number, amount in enumerate((request.cpu_milli, request.memory_mib, request.network_mbps)):
-                parts[number] += amount
-            for index in worker.gpus:
-                gpu = hosts[worker.host].gpu(index)
-                if gpu is not None:
-                    load.holders.setdefault(index, []).append((_holder(record, request, gpu), record.job.team))
-    return loads
-
-
-def _holder(record: JobRecord, request: WorkerRequest, gpu: Gpu) -> Holder:
-    milli = request.gpu_milli if request.fractional else MILLI
-    memory = card_memory(request, gpu.memory_mib)
-    return Holder(record.id, milli, memory, not request.fractional, ())
-
-
-def _host_class(host: Host, load: _Load, ways: Ways) -> HostClass:
-    cards = []
-    for gpu in host.gpus:
-        held = load.holders.get(gpu.index, ())
-        stays = [holder for holder, _ in held if holder.job not in ways]
-        if not gpu.healthy or any(holder.whole for holder in stays):
-            continue
-        holders = _merged([holder for holder, _ in held if holder.job in ways], ways)
-        cards.append(
-            Card(
-                index=gpu.index,
-                kind=CardKind.of(gpu),
-                milli=MILLI - sum(holder.milli for holder, _ in held),
-                memory_mib=gpu.memory_mib - sum(holder.memory_mib for holder, _ in held),
-                team=held[0][1] if held else None,
-                fixed=bool(stays),
-                holders=holders,
-                ways=_emptied_by(holders),
-            )
-        )
-    freed = tuple(Freed(job, way, *parts) for job, parts in load.freed.items() for way in ways.get(job, ()))
-    return HostClass(
-        host=host,
-        cpu_milli=host.cpu_milli - load.cpu_milli,
-        memory_mib=host.memory_mib - load.memory_mib,
-        network_mbps=host.network_mbps - load.network_mbps,
-        cards=tuple(cards),
-        freed=freed,
-    )
-
-
-NOBODY: tuple[frozenset[JobId], ...] = (frozenset(),)
-
-
-def _emptied_by(holders: tuple[Holder, ...]) -> tuple[frozenset[JobId], ...]:
-    if not holders:
-        return NOBODY
-    if len(holders) == 1:
-        return tuple(frozenset((way,)) for way in holders[0].ways)
-    return tuple(frozenset(way) for way in product(*(holder.ways for holder in holders)))
-
-
-def _merged(holders: Sequence[Holder], ways: Ways) -> tuple[Holder, ...]:
-    """One holder a job: several workers of one gang may share a card, and leave it together."""
-    if len(holders) <= 1:
-        return tuple(replace(holder, ways=ways[holder.job]) for holder in holders)
-    milli: Counter[JobId] = Counter()
-    memory: Counter[JobId] = Counter()
-    first: dict[JobId, Holder] = {}
-    for holder in holders:
-        first.setdefault(holder.job, holder)
-        milli[holder.job] += holder.milli
-        memory[holder.job] += holder.memory_mib
-    return tuple(Holder(job, milli[job], memory[job], h.whole, ways[job]) for job, h in first.items())

@@ -21,8 +21,9 @@ from .classes import Instance, reduce
 from .confinements import confinements
 from .demand import allowed_sites, candidates, victims
 from .goals import victim_cost
-from .held import Card, HostClass, host_classes, ways_out
+from .held import Card, HostClass
 from .later import LaterGang, Plans, plans
+from .leaving import host_classes, ways_out
 from .moved import moved_id
 from .places import Places
 from .plan import Plan

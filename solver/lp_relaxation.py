@@ -18,7 +18,8 @@ from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .confinements import confinements
 from .demand import allowed_sites, candidates, card_takes, victims
-from .held import HostClass, host_classes, ways_out
+from .held import HostClass
+from .leaving import as_all_may_leave
 from .lp_model import LpModel
 from .returning import returners, smaller
 from .sizes import at_size, ways
@@ -70,7 +71,7 @@ class Relaxation:
         self.possible, returning = victims(snapshot, policy), returners(snapshot, policy)
         self.evicted = {record.id: self.model.column(1) for record in self.possible}
         self._snapshot, self._policy = snapshot, policy
-        hosts = host_classes(snapshot, ways_out(self.possible, returning.movers))
+        _, hosts = as_all_may_leave(snapshot, policy)
         self._most = _largest(hosts.values())
         bins = _bins(hosts.values())
         self._confinement = confinements(snapshot, policy)
