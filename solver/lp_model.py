@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ortools.linear_solver import pywraplp
+from ortools.math_opt import (
+    callback_pb2,
+    model_parameters_pb2,
+    model_pb2,
+    model_update_pb2,
+    parameters_pb2,
+    solution_pb2,
+    sparse_containers_pb2,
+)
+from ortools.math_opt.core.python import solver as core
 
 _PLACES = 44
 """Binary places that duals are rounded to: some are below one, and stand on coefficients of a billion."""
+
+_FEW_STEPS = 8
+"""A solve of fewer steps than one in so many rows was easy: presolve makes the next one easier than its basis does."""
 
 
 @dataclass(slots=True)
@@ -38,40 +51,89 @@ class LpModel:
 
 
 class LpSolver:
-    """GLOP over a model that only gains rows; each solve starts from the basis of the last."""
+    """GLOP over a model that only gains rows; a solve may start from where the last one ended."""
 
     def __init__(self, model: LpModel, effort: float) -> None:
-        self._model = model
-        self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._solver.SetSolverSpecificParametersAsString(f"max_deterministic_time: {effort}")
-        self._columns = [self._solver.NumVar(0, upper, "") for upper in model.uppers]
-        self._rows: list[pywraplp.Constraint] = []
+        self._model, self._effort = model, effort
         self._scales: list[float] = []
+        self._solver: core.Solver | None = None
+        self._basis: solution_pb2.BasisProto | None = None
+        self._asked: frozenset[int] = frozenset()
 
     def duals(self, objective: Mapping[int, int]) -> list[float] | None:
         """Duals of the rows at the maximum of the objective, as far as found; None where none were."""
-        self._catch_up()
-        goal = self._solver.Objective()
-        goal.Clear()
         scale = float(max((abs(value) for value in objective.values()), default=1) or 1)
-        for column, value in objective.items():
-            goal.SetCoefficient(self._columns[column], value / scale)
-        goal.SetMaximization()
-        status = self._solver.Solve()
-        if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+        solver = self._caught_up({column: value / scale for column, value in sorted(objective.items())})
+        parameters, start = parameters_pb2.SolveParametersProto(), model_parameters_pb2.ModelSolveParametersProto()
+        parameters.glop.max_deterministic_time = self._effort
+        if self._basis is not None:
+            # What is presolved cannot start from a basis.
+            parameters.glop.use_preprocessing = False
+            start.initial_basis.CopyFrom(self._basis)
+            known = len(self._basis.constraint_status.ids)
+            start.initial_basis.constraint_status.ids.extend(range(known, len(self._scales)))
+            more = [solution_pb2.BASIS_STATUS_BASIC] * (len(self._scales) - known)
+            start.initial_basis.constraint_status.values.extend(more)
+        result = solver.solve(parameters, start, None, callback_pb2.CallbackRegistrationProto(), None, None)
+        if not result.solutions or not result.solutions[0].HasField("dual_solution"):
             return None
-        return [max(0.0, row.dual_value()) * scale / own for row, own in zip(self._rows, self._scales, strict=True)]
+        steps = result.solve_stats.simplex_iterations
+        self._basis = result.solutions[0].basis if steps > len(self._scales) // _FEW_STEPS else None
+        found = [0.0] * len(self._scales)
+        values = result.solutions[0].dual_solution.dual_values
+        for row, value in zip(values.ids, values.values, strict=True):
+            found[row] = max(0.0, value) * scale / self._scales[row]
+        return found
 
-    def _catch_up(self) -> None:
-        model = self._model
-        for number in range(len(self._rows), len(model.rows)):
+    def _caught_up(self, objective: Mapping[int, float]) -> core.Solver:
+        """The solver with all rows, and this objective in place of the last."""
+        if self._solver is None:
+            whole = self._columns()
+            self._rows(whole.linear_constraints, whole.linear_constraint_matrix)
+            whole.objective.linear_coefficients.ids.extend(objective)
+            whole.objective.linear_coefficients.values.extend(objective.values())
+            self._solver = core.new(parameters_pb2.SOLVER_TYPE_GLOP, whole, parameters_pb2.SolverInitializerProto())
+        else:
+            more = model_update_pb2.ModelUpdateProto()
+            self._rows(more.new_linear_constraints, more.linear_constraint_matrix_updates)
+            terms = more.objective_updates.linear_coefficients
+            terms.ids.extend(sorted(self._asked.union(objective)))
+            terms.values.extend(objective.get(column, 0.0) for column in terms.ids)
+            self._solver.update(more)
+        self._asked = frozenset(objective)
+        return self._solver
+
+    def _columns(self) -> model_pb2.ModelProto:
+        whole, number = model_pb2.ModelProto(), len(self._model.uppers)
+        whole.objective.maximize = True
+        whole.variables.ids.extend(range(number))
+        whole.variables.lower_bounds.extend([0.0] * number)
+        whole.variables.upper_bounds.extend(self._model.uppers)
+        whole.variables.integers.extend([False] * number)
+        return whole
+
+    def _rows(
+        self, rows: model_pb2.LinearConstraintsProto, matrix: sparse_containers_pb2.SparseDoubleMatrixProto
+    ) -> None:
+        """Enters the rows that the model has gained, each divided by its largest coefficient."""
+        at, columns, coefficients = [], [], []
+        first, model = len(self._scales), self._model
+        for number in range(first, len(model.rows)):
             terms = model.rows[number]
             scale = float(max((abs(value) for value in terms.values()), default=1))
-            row = self._solver.Constraint(-self._solver.infinity(), model.limits[number] / scale)
-            for column, value in terms.items():
-                row.SetCoefficient(self._columns[column], value / scale)
-            self._rows.append(row)
+            for column in sorted(terms):
+                at.append(number)
+                columns.append(column)
+                coefficients.append(terms[column] / scale)
             self._scales.append(scale)
+        rows.ids.extend(range(first, len(model.rows)))
+        rows.lower_bounds.extend([-math.inf] * (len(model.rows) - first))
+        rows.upper_bounds.extend(
+            limit / scale for limit, scale in zip(model.limits[first:], self._scales[first:], strict=True)
+        )
+        matrix.row_ids.extend(at)
+        matrix.column_ids.extend(columns)
+        matrix.coefficients.extend(coefficients)
 
 
 def certified(model: LpModel, objective: Mapping[int, int], duals: Sequence[float]) -> int:

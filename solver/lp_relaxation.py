@@ -7,11 +7,11 @@ cards go), never tightened: every decision that keeps the rules is a point of it
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.host import MILLI
-from ..model.ids import HostId, JobId, SiteId, TeamId
+from ..model.ids import HostId, JobId, TeamId
 from ..model.job import Job, Role
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -20,12 +20,10 @@ from .confinements import confinements
 from .demand import allowed_sites, candidates, card_takes, victims
 from .held import HostClass
 from .leaving import as_all_may_leave
+from .lp_bins import Bin, Pool, bins_of, even_merged
 from .lp_model import LpModel
 from .returning import returners, smaller
 from .sizes import at_size, ways
-
-Pool = tuple[SiteId, str]
-"""The cards of one GPU type at one site."""
 
 _Class = tuple[int, int, frozenset[Pool]]
 """Workers of one size and level that may go to the same pools."""
@@ -35,20 +33,6 @@ SHARE = 0
 
 RETURNS = 9
 """The level at which returns are entered: above all, for what they take is their own or free."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """The cards of one type on one host that new work may come to use, or those of `alike` hosts without victims.
-
-    `free_milli` now; `cards` that may become empty; by job that may leave what it frees [mGPU] and its cards.
-    """
-
-    pool: Pool
-    alike: int
-    free_milli: int
-    cards: int
-    leaving: tuple[tuple[JobId, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +57,7 @@ class Relaxation:
         self._snapshot, self._policy = snapshot, policy
         _, hosts = as_all_may_leave(snapshot, policy)
         self._most = _largest(hosts.values())
-        bins = _bins(hosts.values())
+        bins = bins_of(hosts.values())
         self._confinement = confinements(snapshot, policy)
         self._room: Counter[Pool] = Counter()
         for each in bins:
@@ -157,8 +141,8 @@ class Relaxation:
         for pool, size in sorted(coming):
             sizes[pool].append(size)
         taking: dict[tuple[Pool, int], list[int]] = defaultdict(list)
-        for each in bins:
-            for size, column in self._fill(each, sizes[each.pool]).items():
+        for each, fitting in even_merged(bins, sizes):
+            for size, column in self._fill(each, fitting).items():
                 taking[each.pool, size].append(column)
         for key, columns in coming.items():
             self.model.at_most({**dict.fromkeys(columns, 1), **dict.fromkeys(taking[key], -1)}, 0)
@@ -190,27 +174,16 @@ class Relaxation:
             least[each.column] = each.now.level + (each.now is not each.then)
         return least
 
-    def _fill(self, each: Bin, sizes: list[int]) -> dict[int, int]:
+    def _fill(self, each: Bin, sizes: Sequence[int]) -> dict[int, int]:
         """The workers of each size in one bin: within its milli-GPU, and within its whole blocks of each size."""
-        number = each.alike
-        milli = each.free_milli + sum(freed for _, freed, _ in each.leaving)
-        columns = {
-            size: self.model.column(number * (each.cards // size if size else milli))
-            for size in sizes
-            if (size <= each.cards and size) or (not size and milli > 0)
-        }
+        number, columns = each.alike, {size: self.model.column(most) for size, most in each.workers(sizes).items()}
         load = {column: MILLI * size if size else 1 for size, column in columns.items()}
         freed = {column: -milli for job, milli, _ in each.leaving for column in self.out[job]}
         self.model.at_most({**load, **freed}, number * each.free_milli)
-        for block in (size for size in columns if size > 1):
+        for block, least, most, job in each.blocks(columns):
             terms = {column: size // block for size, column in columns.items() if size >= block}
-            most = each.cards // block
-            if not each.leaving:
-                self.model.at_most(terms, number * most)
-            for job, _, cards in each.leaving:
-                least = (each.cards - cards) // block
-                if least < most:
-                    self.model.at_most({**terms, **dict.fromkeys(self.out[job], least - most)}, least)
+            out = dict.fromkeys(self.out[job], least - most) if job is not None else {}
+            self.model.at_most({**terms, **out}, number * least)
         return columns
 
     def _limits(self) -> None:
@@ -283,32 +256,3 @@ def _largest(hosts: Iterable[HostClass]) -> dict[Pool, tuple[int, int, int, int]
                 max(known[3], amounts[3]),
             )
     return most
-
-
-def _bins(hosts: Iterable[HostClass]) -> list[Bin]:
-    """The bins of these hosts; hosts that nobody may leave are merged where they are alike."""
-    found: list[Bin] = []
-    alike: Counter[tuple[Pool, int, int]] = Counter()
-    for host in hosts:
-        for gpu_type in sorted({kind.gpu_type for kind in host.kinds}):
-            each = _bin(host, gpu_type)
-            if each.leaving:
-                found.append(each)
-            elif each.free_milli:
-                alike[each.pool, each.free_milli, each.cards] += 1
-    found.extend(Bin(pool, number, milli, cards, ()) for (pool, milli, cards), number in sorted(alike.items()))
-    return found
-
-
-def _bin(host: HostClass, gpu_type: str) -> Bin:
-    free = cards = 0
-    milli: Counter[JobId] = Counter()
-    on: Counter[JobId] = Counter()
-    for card in host.cards:
-        if card.kind.gpu_type == gpu_type:
-            free += max(0, card.milli)
-            cards += not card.fixed
-            for holder in card.holders:
-                milli[holder.job] += holder.milli
-                on[holder.job] += not card.fixed
-    return Bin((host.host.path.site, gpu_type), 1, free, cards, tuple((job, milli[job], on[job]) for job in milli))

@@ -13,6 +13,7 @@ from test_brute_returns import resizable
 
 from phalanx.bench.large import Size, fleet, jobs
 from phalanx.model.decision import GoalStatus
+from phalanx.model.ids import JobId, SiteId
 from phalanx.model.policy import Policy, SolvePolicy
 from phalanx.model.snapshot import Snapshot
 from phalanx.solver.bound import uppers
@@ -20,6 +21,7 @@ from phalanx.solver.demand import candidates
 from phalanx.solver.drains import named
 from phalanx.solver.evict import greedy_plan
 from phalanx.solver.goals import values
+from phalanx.solver.lp_bins import Bin, even_merged
 from phalanx.solver.lp_bound import lp_bounds
 from phalanx.solver.lp_model import LpModel, LpSolver, certified
 from phalanx.solver.plan import Plan
@@ -50,6 +52,34 @@ def test_any_duals_give_a_bound(model: LpModel, data: st.DataObject) -> None:
     found = LpSolver(model, 1.0).duals(objective)
     assert found is not None
     assert certified(model, objective, found) >= best
+
+
+@settings(max_examples=60)
+@given(models(), st.data())
+def test_a_program_solved_again_with_more_rows_has_the_bound_of_a_new_one(model: LpModel, data: st.DataObject) -> None:
+    first, second = ({n: data.draw(st.integers(-(10**6), 10**6)) for n in range(3)} for _ in range(2))
+    solver = LpSolver(model, 1.0)
+    assert solver.duals(first) is not None
+    model.at_most({n: data.draw(st.integers(-9, 9)) for n in range(3)}, data.draw(st.integers(0, 9)))
+    again, new = solver.duals(second), LpSolver(model, 1.0).duals(second)
+    assert again is not None
+    assert new is not None
+    # GLOP ends within a ten-millionth of the optimum, in whichever corner.
+    assert abs(certified(model, second, again) - certified(model, second, new)) <= 10
+
+
+def test_hosts_that_milli_gpu_tell_all_of_are_merged_and_take_no_larger_worker_than_each_did() -> None:
+    pool = (SiteId("here"), "H100")
+    small = [Bin(pool, 1, 2000, 4, ((JobId(f"job-{n}"), 2000, 2),)) for n in range(2)]
+    large = [Bin(pool, 1, 0, 8, ((JobId("job-0"), 8000, 8),)), Bin(pool, 3, 8000, 8, ())]
+    halves = Bin(pool, 1, 0, 8, ((JobId("job-2"), 4000, 4), (JobId("job-3"), 4000, 4)))
+    found = even_merged([*small, *large, halves], {pool: [1, 2, 8]})
+    assert found == [
+        (halves, (1, 2, 8)),
+        (Bin(pool, 1, 4000, 8, ((JobId("job-0"), 2000, 0), (JobId("job-1"), 2000, 0))), (1, 2)),
+        (Bin(pool, 1, 24_000, 32, ((JobId("job-0"), 8000, 0),)), (1, 2, 8)),
+    ]
+    assert halves.blocks((1, 2, 8)) == [(8, 0, 1, JobId("job-2")), (8, 0, 1, JobId("job-3"))]
 
 
 def test_the_bound_of_a_small_program_is_its_optimum_rounded_down() -> None:
