@@ -19,6 +19,7 @@ from ..model.topology import Layer
 from .access import Access, Reach
 from .confinements import Confinements, confinements
 from .demand import Confinement, candidates, victims
+from .domains import Domains
 from .held import HostClass
 from .leaving import Ways, as_all_may_leave
 from .moved import moved_id
@@ -26,8 +27,9 @@ from .places import Places
 from .remember import remembered
 from .returning import returners, smaller
 from .rights import Rights, only_inside, rights_of
+from .round_slots import Narrow, Slots
 from .sizes import at_size, ways
-from .slots import Narrow, Slot, Slots
+from .slots import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Instance:
     rights: Rights
     returns: tuple[Gang, ...]
     ways: Ways
+    domains: Domains
     staying: frozenset[JobId] = frozenset()
 
     @property
@@ -174,11 +177,12 @@ class _Size:
 
 
 @remembered
-def _prepared(snapshot: Snapshot, policy: Policy) -> tuple[Ways, dict[HostId, HostClass], Places, Access]:
-    """How running work may leave, the hosts as it does, their index, and whom what it leaves is for."""
+def _prepared(snapshot: Snapshot, policy: Policy) -> tuple[Ways, dict[HostId, HostClass], Places, Access, Domains]:
+    """How running work may leave, the hosts as it does, their index, whom what it leaves is for, their domains."""
     leaving, movers = victims(snapshot, policy), returners(snapshot, policy).movers
     out, hosts = as_all_may_leave(snapshot, policy)
-    return out, hosts, Places(hosts.values()), Access(rights_of(snapshot), leaving, movers)
+    access = Access(rights_of(snapshot), leaving, movers)
+    return out, hosts, Places(hosts.values()), access, Domains(hosts)
 
 
 class _Round:
@@ -187,9 +191,9 @@ class _Round:
     def __init__(self, snapshot: Snapshot, policy: Policy, narrow: Narrow | None) -> None:
         self._snapshot, self._policy = snapshot, policy
         self._victims, self._returners = victims(snapshot, policy), returners(snapshot, policy)
-        self._out, self._hosts, self._places, self._access = _prepared(snapshot, policy)
+        self._out, self._hosts, self._places, self._access, self._domains = _prepared(snapshot, policy)
         self._rights = rights_of(snapshot)
-        self._slots = Slots(snapshot, policy, self._hosts, self._places, narrow)
+        self._slots = Slots(snapshot, policy, self._hosts, self._places, self._domains, narrow)
         self._confinement = confinements(snapshot, policy)
 
     def starts(self, candidate: JobRecord, size: _Size) -> list[Gang]:
@@ -223,7 +227,15 @@ class _Round:
         returning = (_return(now, then, kinds, self._slots, self._confinement) for now, then in pairs)
         returns = tuple(gang for gang in returning if gang is not None)
         return Instance(
-            self._snapshot, self._policy, self._hosts, tuple(gangs), self._victims, self._rights, returns, self._out
+            snapshot=self._snapshot,
+            policy=self._policy,
+            hosts=self._hosts,
+            gangs=tuple(gangs),
+            victims=self._victims,
+            rights=self._rights,
+            returns=returns,
+            ways=self._out,
+            domains=self._domains,
         )
 
 
@@ -231,10 +243,10 @@ def _start(record: JobRecord, access: Access, rights: Rights, slots: Slots, conf
     """The candidate at its size; None where it cannot start at it."""
     may, only = rights.can_be_inside(record), only_inside(record)
     label = f"@{record.job.workers}" if record.job.elastic else ""
-    widest = access.reach(record, inside=may)
+    widest, where = access.reach(record, inside=may), confinement(record.job)
     workers = []
     for role in record.job.roles:
-        covered, found = _covered(record, role, rights, may), slots.of(record, role, widest)
+        covered, found = _covered(record, role, rights, may), slots.of(record, role, widest, where.required)
         if covered and only:
             found = tuple(slot for slot in found if slot.kind is not None and slot.kind.gpu_type in covered)
         types = sorted({slot.kind.gpu_type for slot in found if slot.kind is not None} & covered) if covered else ()
@@ -243,7 +255,7 @@ def _start(record: JobRecord, access: Access, rights: Rights, slots: Slots, conf
     if (only and not may) or not all(w.enough for w in workers):
         return None
     reach = access.reach(record, inside=False)
-    return Gang(record, confinement(record.job), tuple(workers), reach, widest if may else reach, may, only, label)
+    return Gang(record, where, tuple(workers), reach, widest if may else reach, may, only, label)
 
 
 def _covered(record: JobRecord, role: Role, rights: Rights, may: bool) -> frozenset[str]:
@@ -268,7 +280,7 @@ def _return(
     shut = _pointless(now, where, hosts) if moved else None
     workers = []
     for role in then.job.roles:
-        found = (slot for slot in slots.of(then, role, reach) if slot.host != shut)
+        found = (slot for slot in slots.of(then, role, reach, where.required) if slot.host != shut)
         on_type = tuple(s for s in found if s.kind is None or s.kind.gpu_type in held[role.name])
         workers.append(WorkerClass(JobId(now.id + label), role, on_type))
     if not all(w.enough for w in workers):

@@ -112,14 +112,14 @@ def plans(instance: Instance) -> Plans:
     found = []
     for record in starving:
         starts = candidate_starts(record, snapshot, policy)
-        barred = _barred(record, instance, starts)
-        workers = tuple(
-            WorkerClass(later_id(record), role, _slots(record, role, instance, stays, clear, starts, barred, hosts))
-            for role in record.job.roles
-        )
-        if starts and all(sum(slot.most for slot in w.slots) >= w.role.count for w in workers):
-            gang = LaterGang(record, confinement(record.job), workers, starts, earlier.get(record.id), barred)
-            found.append(gang)
+        barred, where = _barred(record, instance, starts), confinement(record.job)
+        workers = []
+        for role in record.job.roles:
+            slots = _slots(record, role, instance, stays, clear, starts, barred, hosts)
+            usable = instance.domains.confined(slots, role, where.required)
+            workers.append(WorkerClass(later_id(record), role, usable))
+        if starts and all(each.enough for each in workers):
+            found.append(LaterGang(record, where, tuple(workers), starts, earlier.get(record.id), barred))
     over = {gang.record.id: surely_over_s(gang.record, snapshot, policy) for gang in instance.coming}
     tried = {gang.record.id: gang.starts for gang in found}
     return Plans(starving, promised, tuple(found), stays, clear, over, tried)
@@ -142,7 +142,7 @@ def up_to(instance: Instance, plans: Plans, latest: Mapping[JobId, int], staying
         for each in gang.workers if starts else ():
             among = [instance.hosts[host] for host in dict.fromkeys(slot.host for slot in each.slots)]
             slots = _slots(gang.record, each.role, instance, stays, clear, starts, barred, among)
-            workers.append(replace(each, slots=slots))
+            workers.append(replace(each, slots=instance.domains.confined(slots, each.role, gang.confinement.required)))
         if workers and all(each.enough for each in workers):
             found.append(replace(gang, workers=tuple(workers), starts=starts, barred=barred))
     return replace(plans, gangs=tuple(found), stays=stays, known={})

@@ -81,11 +81,14 @@ def _without(instance: Instance, staying: frozenset[JobId]) -> Instance:
     places, still = Places(instance.hosts.values()), _Still(instance, staying)
     gangs = []
     for gang in instance.gangs:
-        reach, widest = less(gang.reach), less(gang.widest_reach)
+        reach, widest, required = less(gang.reach), less(gang.widest_reach), gang.confinement.required
         if widest is gang.widest_reach:
             gangs.append(gang if reach is gang.reach else replace(gang, reach=reach))
             continue
-        workers = tuple(replace(each, slots=still(gang, each, widest, places)) for each in gang.workers)
+        workers = tuple(
+            replace(each, slots=instance.domains.confined(still(gang, each, widest, places), each.role, required))
+            for each in gang.workers
+        )
         if all(each.enough for each in workers):
             gangs.append(replace(gang, workers=workers, reach=reach, widest_reach=widest))
     return replace(instance, gangs=tuple(gangs), staying=staying)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..model.decision import Grain
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
+from .bound import level_of
 from .classes import Instance
 from .demand import candidates
 from .drains import Promise, promises
@@ -45,12 +46,24 @@ def in_part(
     waiting = candidates(snapshot)
     if not policy.solve.exact_columns or not affordable(WAITING * len(waiting), guard):
         return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
+    if any(record.level >= LEVEL for record in waiting) and _attained(best, limits):
+        # Of these levels there is no more to be had, at no less, and the round is too large for the others.
+        return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
     if upper is not None and upper[1] <= max(LEVEL, min((record.level for record in waiting), default=0)):
         instance, level = upper
         found = highest(instance, plans(instance), level, best, limits, guard, lap)
         if found is not None:
             return found
     return around(snapshot, policy, best, limits, guard, lap)
+
+
+def _attained(best: Candidate, limits: Sequence[int]) -> bool:
+    """Whether the plan has all there is to have for the highest levels, and nobody leaves for it."""
+    return all(
+        value.value == limit
+        for value, limit in zip(best.values, limits, strict=True)
+        if "[" in value.name and level_of(value) >= LEVEL - value.name.startswith("spare[")
+    )
 
 
 def highest(

@@ -5,29 +5,14 @@ Slots are pruned to hosts that could take at least one worker, once everybody ha
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..model.ids import HostId, SiteId, TeamId
 from ..model.job import Role
-from ..model.policy import Policy
-from ..model.snapshot import JobRecord, Snapshot
 from .access import Reach
-from .demand import (
-    CardKind,
-    Held,
-    allowed_sites,
-    card_memory,
-    card_takes,
-    ends_before,
-    held_back,
-    open_to,
-    surely_over_s,
-)
+from .demand import CardKind, card_memory, card_takes
 from .held import Card, HostClass
-from .places import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,54 +22,6 @@ class Slot:
     host: HostId
     kind: CardKind | None
     most: int
-
-
-class Narrow(Protocol):
-    """Chooses among the hosts that could take a role of a gang."""
-
-    def __call__(self, record: JobRecord, role: Role, reach: Reach, places: Places) -> list[HostClass]:
-        """The hosts to look at, in their order."""
-
-
-class Slots:
-    """The slots of one round's roles. Equal roles have equal slots: a large queue has many jobs of few shapes."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        policy: Policy,
-        hosts: Mapping[HostId, HostClass],
-        places: Places,
-        narrow: Narrow | None = None,
-    ) -> None:
-        self._snapshot, self._policy, self._narrow = snapshot, policy, narrow
-        self._held = held_back(snapshot)
-        self._places = places
-        # Work that is over between the same two beginnings of windows meets the same windows.
-        self._begins = sorted({window.start_s for host in hosts.values() for window in host.host.windows})
-        self._known: dict[object, tuple[Slot, ...]] = {}
-
-    def of(self, record: JobRecord, role: Role, reach: Reach) -> tuple[Slot, ...]:
-        """Where workers of that role may go, their gang reaching these victims."""
-        sites = allowed_sites(record.job, self._snapshot, self._policy)
-        team = record.job.team if role.request.fractional else None
-        over_s = surely_over_s(record, self._snapshot, self._policy) if self._begins else 0
-        own = record.id if record.replacing or self._narrow is not None else None
-        level = record.level if self._held else 0
-        passed = bisect_left(self._begins, over_s)
-        key = (role.request, role.gpu_types, role.count, sites, team, reach, passed, own, level)
-        if key not in self._known:
-            among = self._narrow(record, role, reach, self._places) if self._narrow else self._places.among(role, reach)
-            usable = _open(among, record, self._held, self._snapshot.now_s, over_s)
-            self._known[key] = slots_on(usable, record.job.team, role, sites, reach)
-        return self._known[key]
-
-
-def _open(
-    hosts: Iterable[HostClass], record: JobRecord, held: Mapping[HostId, Held], now_s: int, over_s: int
-) -> list[HostClass]:
-    """The hosts that take the gang, as far as their state and their windows go."""
-    return [host for host in hosts if open_to(host.host, record, held, now_s) and ends_before(host.host, now_s, over_s)]
 
 
 def slots_on(

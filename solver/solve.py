@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..model.decision import Certificate, Decision, Grain, Stage
+from ..model.ids import JobId
 from ..model.policy import Policy
-from ..model.snapshot import Snapshot
+from ..model.snapshot import JobRecord, Snapshot
+from .admission import lent
 from .bound import judge, uppers
 from .classes import Instance, uppermost
 from .collector import paused_collector
@@ -23,6 +25,7 @@ from .lp_bound import lp_bounds
 from .partly import in_part
 from .prefetch import prefetches
 from .reserve import Step, allows, beside, keeping, timed
+from .sizes import least as smallest
 from .sizes import settled
 from .stages import Outcome
 
@@ -51,8 +54,7 @@ def solve(snapshot: Snapshot, policy: Policy, *, guard: Guard | None = None, lap
     drains = NO_PLANS if instance is None else plans(instance)
     columns = 0 if instance is None else instance.columns + drains.columns
     lap("reduce")
-    starting = candidates(snapshot) if instance is None else [gang.record for gang in instance.gangs]
-    startable = frozenset(record.id for record in starting)
+    startable = _startable(snapshot, policy, instance, upper) if not late else _all(candidates(snapshot))
     anything = bool(startable or drains.gangs or (instance is not None and instance.returns))
     known = None if instance is None else drains
     returning = None if instance is None else frozenset(gang.record.id for gang in instance.returns)
@@ -106,6 +108,26 @@ def _reduced(snapshot: Snapshot, policy: Policy) -> tuple[Instance | None, tuple
     """The round at the singleton grain; where that is surely too large, None and its highest levels."""
     upper = uppermost(snapshot, policy, max(_FEWEST_COLUMNS, policy.solve.exact_columns))
     return (upper[0], None) if upper is not None and upper[1] == 0 else (None, upper)
+
+
+def _startable(
+    snapshot: Snapshot, policy: Policy, instance: Instance | None, upper: tuple[Instance, int] | None
+) -> frozenset[JobId]:
+    """The candidates that might start if all left who may; of the highest levels more is known."""
+    if instance is not None:
+        return _all(gang.record for gang in instance.gangs)
+    known, least = ((), None) if upper is None else (upper[0].gangs, upper[1])
+    with lent(snapshot, policy) as admissions:
+        others = [
+            record
+            for record in candidates(snapshot)
+            if (least is None or record.level < least) and admissions.never_fits(smallest(record)) is None
+        ]
+    return _all((*(gang.record for gang in known), *others))
+
+
+def _all(records: Iterable[JobRecord]) -> frozenset[JobId]:
+    return frozenset(record.id for record in records)
 
 
 def _unbounded(best: Candidate, outcome: Outcome) -> bool:

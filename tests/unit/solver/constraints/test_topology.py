@@ -15,7 +15,7 @@ def test_two_hosts_of_one_rack_are_feasible(world):
 
 
 def test_two_racks_are_infeasible_where_one_is_required(world):
-    hosts = [world.host("a", rack="r0"), world.host("c", rack="r1")]
+    hosts = [world.host(name, rack=rack) for name, rack in (("a", "r0"), ("b", "r0"), ("c", "r1"), ("d", "r1"))]
     instance = world.instance(hosts, [world.job("j", PAIR, topology=RACK)])
     assert not world.feasible(instance, topology.add, at={("j", "w", "a"): 1, ("j", "w", "c"): 1})
 
@@ -35,7 +35,7 @@ def test_a_gang_that_fits_on_one_host_stays_on_one(world):
 
 
 def test_sites_are_never_mixed_by_default(world):
-    hosts = [world.host("a", site="north"), world.host("b", site="south")]
+    hosts = [world.host(name, site=site) for name, site in (("a", "n"), ("c", "n"), ("b", "s"), ("d", "s"))]
     instance = world.instance(hosts, [world.job("j", PAIR)])
     assert not world.feasible(instance, topology.add, at={("j", "w", "a"): 1, ("j", "w", "b"): 1})
 
@@ -59,7 +59,7 @@ def test_tensor_groups_are_never_cut(world):
 
 def test_an_nvlink_domain_of_several_hosts_holds_a_tensor_group(world):
     grouped = Role(name="w", count=2, request=WorkerRequest(gpu_milli=4_000), parallelism=Parallelism(tensor=2))
-    hosts = [world.host("a", nvlink="n"), world.host("b", nvlink="n"), world.host("c")]
+    hosts = [world.host(name, nvlink=name_of) for name, name_of in (("a", "n"), ("b", "n"), ("c", "m"), ("d", "m"))]
     instance = world.instance(hosts, [world.job("j", grouped)])
     assert world.feasible(instance, topology.add, started={"j": True}, at={("j", "w", "a"): 1, ("j", "w", "b"): 1})
     assert not world.feasible(instance, topology.add, at={("j", "w", "a"): 1, ("j", "w", "c"): 1})
