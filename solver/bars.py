@@ -22,8 +22,8 @@ class Bar:
 
     def closed(self, ledger: Ledger) -> Callable[[HostId], bool] | None:
         """Tells of a host whether it is closed to the gang now; None where no host ever is."""
-        if self == OPEN:
-            return None
+        if not self.labels:
+            return self.hosts.__contains__ if self.hosts else None
         return lambda host: host in self.hosts or ledger.closed(self.labels, host)
 
 

@@ -82,30 +82,34 @@ class HostBook:
         self.cpu_milli -= sign * request.cpu_milli
         self.memory_mib -= sign * request.memory_mib
         self.network_mbps -= sign * request.network_mbps
-        for index in gpus:
-            memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
-            self.book_card(index, team, request.gpu_milli if request.fractional else MILLI, memory_mib, sign)
+        if request.fractional:
+            for index in gpus:
+                memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
+                self.book_card(index, team, request.gpu_milli, memory_mib, sign)
+        else:
+            for index in gpus:
+                self.book_card(index, team, MILLI, self.cards[index].kind.memory_mib, sign)
 
     def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
         """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
         card = self.cards[index]
         teams = card.teams
         was_empty = not teams
-        card.milli -= sign * milli
-        if card.healthy:
-            self.free_milli -= sign * milli
+        taken = sign * milli
+        card.milli -= taken
         card.memory_mib -= sign * memory_mib
         left = teams.get(team, 0) + sign
         if left:
             teams[team] = left
         else:
             del teams[team]
-        if card.healthy and was_empty == bool(teams):
-            free = self.free[card.kind]
+        if card.healthy:
+            self.free_milli -= taken
             if was_empty:
-                free.remove(index)
-            else:
-                insort(free, index)
+                if teams:
+                    self.free[card.kind].remove(index)
+            elif not teams:
+                insort(self.free[card.kind], index)
 
     def workers(self, request: WorkerRequest, limit: int) -> int:
         """How many of at most `limit` workers the host's CPU, memory and network take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -16,7 +16,7 @@ from .bars import Bar
 from .books import Books, HostBook
 from .demand import Confinement, card_takes
 from .pressure import Pressure
-from .rooms import ANY_NUMBER, Path, Rooms, Tree, depth
+from .rooms import Path, Rooms, Tree, depth
 
 _MOST_COMBINATIONS = 64
 """Choices of a GPU type for each role that are looked at; only gangs of many roles have more."""
@@ -119,9 +119,7 @@ class Options:
             sum(count * request.network_mbps for count, request in requests),
         )
         for types, ((count, first), *_) in self._needs.items():
-            for node in first.nodes(count):
-                if len(node) in self._depths:
-                    self._refresh(types, node)
+            self._refresh(types, [node for node in first.nodes(count) if len(node) in self._depths])
 
     def best(
         self,
@@ -174,31 +172,27 @@ class Options:
         for rooms in self._rooms:
             for room in rooms.values():
                 room.catch_up()
-        for node in {self._tree.path[name][:end] for name in moved for end in self._depths}:
-            for types in self._loss:
-                self._refresh(types, node)
+        nodes = {self._tree.path[name][:end] for name in moved for end in self._depths}
+        for types in self._loss:
+            self._refresh(types, nodes)
 
-    def _refresh(self, types: Types, node: Path) -> None:
-        slack = self._slack(types, node)
-        cost = None
-        if slack >= 0:
-            host = self._tree.host.get(node)
-            loss = self._loss[types]
-            cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
-        if cost is None:
-            self._cost[types].pop(node, None)
-        else:
-            self._cost[types][node] = cost
-
-    def _slack(self, types: Types, node: Path) -> int:
-        """Workers that would still fit of the role that has least to spare; negative where one lacks room."""
-        least = ANY_NUMBER
-        for count, rooms in self._needs[types]:
-            spare = rooms[node] - count
-            if spare < 0:
-                return -1
-            least = min(least, spare)
-        return least
+    def _refresh(self, types: Types, nodes: Iterable[Path]) -> None:
+        """Works out anew what these domains cost. It runs over many nodes, and says what it can without a call."""
+        costs, loss, hosts = self._cost[types], self._loss[types], self._tree.host
+        (count, first), *others = self._needs[types]
+        room = first.by_domain.get
+        for node in nodes:
+            slack = room(node, 0) - count
+            for number, rooms in others:
+                slack = min(slack, rooms[node] - number)
+            cost = None
+            if slack >= 0:
+                host = hosts.get(node)
+                cost = self._wide(loss, slack, node) if host is None else self._narrow(types, loss, host, node)
+            if cost is not None:
+                costs[node] = cost
+            elif node in costs:
+                del costs[node]
 
     def _wide(self, loss: int, slack: int, node: Path) -> Cost:
         """A domain of several hosts: what it does not confine further is expected to spread over two domains."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ..model.host import Host
 from ..model.ids import HostId, TeamId
@@ -71,13 +71,16 @@ class Rooms:
         self._seats = seats or Seats(on_type(tree.path, books, gpu_type), books, request, team, gpu_type)
         self._seats.catch_up()
         self._seen = len(books.changed)
-        for name in self._seats.room:
-            if name in tree.path:
-                self._refresh(name)
+        self._count()
 
     def __getitem__(self, node: Path) -> int:
         """Workers that fit in that domain, as far as `catch_up` has seen."""
         return self._room.get(node, 0)
+
+    @property
+    def by_domain(self) -> Mapping[Path, int]:
+        """The same for all domains; those without room may be left out."""
+        return self._room
 
     def nodes(self, number: int = 1) -> list[Path]:
         """The domains with room for `number` workers at least."""
@@ -92,6 +95,26 @@ class Rooms:
                 if name in self._tree.path:
                     self._refresh(name)
             self._seen = len(changed)
+
+    def _count(self) -> None:
+        """Counts all hosts, then each layer from those within it."""
+        rooms, paths, closed = self._room, self._tree.path, self._closed
+        inner: dict[Path, int] = {}
+        for name, room in self._seats.room.items():
+            path = paths.get(name)
+            if path is not None and (closed is None or not closed(name)):
+                rooms[path] = room
+                inner[path[:-1]] = inner.get(path[:-1], 0) + room
+        if self._tensor > 1:
+            self._groups.update(inner)
+            inner = {nvlink: room // self._tensor * self._tensor for nvlink, room in inner.items()}
+        while inner:
+            rooms.update(inner)
+            outer: dict[Path, int] = {}
+            for path, room in inner.items():
+                if path:
+                    outer[path[:-1]] = outer.get(path[:-1], 0) + room
+            inner = outer
 
     def _refresh(self, name: HostId) -> None:
         path = self._tree.path[name]

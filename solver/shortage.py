@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..model.decision import Reason, ReasonKind, Start
 from ..model.host import Host, HostState
+from ..model.ids import HostId
 from ..model.job import Job, Role
 from ..model.job_state import JobState
 from ..model.placement import Placement
@@ -31,6 +32,7 @@ from .lifts import (
     WINDOW,
     Lift,
 )
+from .remember import remembered
 from .rights import never
 from .rooms import depth
 from .unusable import at_limit, beside_label, enters_maintenance, reserved
@@ -118,11 +120,22 @@ def _placed(record: JobRecord, lift: Lift, lifted: Spot, worlds: Worlds, starts:
     if lift is WINDOW:
         return enters_maintenance(base, record, lifted, worlds)
     if lift is OUTRANKED:
-        ahead = [start.job for start in starts if not set(lifted.hosts).isdisjoint(start.placement.hosts)]
+        on_hosts = _by_host(starts)
+        ahead = [starts[number].job for number in sorted({n for host in lifted.hosts for n in on_hosts.get(host, ())})]
         return replace(base, kind=ReasonKind.OUTRANKED, subject=_some(ahead))
     if lift is HOSTS:
         return replace(base, kind=ReasonKind.HOSTS_UNAVAILABLE, subject=_unavailable(record, lifted, worlds))
     return None
+
+
+@remembered
+def _by_host(starts: Sequence[Start]) -> dict[HostId, list[int]]:
+    """The numbers of the starts on each host."""
+    found: dict[HostId, list[int]] = {}
+    for number, start in enumerate(starts):
+        for host in start.placement.hosts:
+            found.setdefault(host, []).append(number)
+    return found
 
 
 def _demand(record: JobRecord, lift: Lift, worlds: Worlds) -> Reason:

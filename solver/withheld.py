@@ -46,9 +46,9 @@ def holds(rank: int, leaving: Iterable[Placed], coming: Iterable[Placed], books:
     upwards counts.
     """
     freed, used = _tallies(leaving, books), _tallies(coming, books)
-    found = {}
+    found, nothing = {}, _Tally()
     for name, left in freed.items():
-        taken = used.get(name, _Tally())
+        taken = used.get(name, nothing)
         if max(left.amounts) >= rank:
             cpu, memory, network = _least(rank, left.amounts, taken.amounts, 3)
             cards = {}
@@ -62,7 +62,8 @@ def holds(rank: int, leaving: Iterable[Placed], coming: Iterable[Placed], books:
 
 def _least(rank: int, freed: dict[int, list[int]], used: dict[int, list[int]], width: int) -> list[int]:
     most = [0] * width
-    for limit in range(rank, TOP + 1):
+    # What is kept less what is taken only rises where starts of a rank are no longer above the limit.
+    for limit in (rank, *(at for at in used if rank < at <= TOP)):
         for number in range(width):
             kept = sum(amounts[number] for at, amounts in freed.items() if at >= limit)
             taken = sum(amounts[number] for at, amounts in used.items() if at > limit)
