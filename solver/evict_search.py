@@ -112,11 +112,11 @@ class Search:
 
     def _cheapest(self, record: JobRecord) -> Way | None:
         """The cheapest way found to start the gang; None where it would not fit without all who may leave."""
-        everybody = self._seen_in(len(self._ranked), record)
-        if everybody is None:
+        self._work_left -= len(self._snapshot.hosts)
+        if not self._world(len(self._ranked)).placer.could(record, only=self._only):
             return None
         best: Way | None = None
-        for pool in self._pools(record, everybody):
+        for pool in self._pools(record):
             way = self._way(record, pool)
             if way is not None and (best is None or way.cost < best.cost):
                 best = self._fewer(record, way)
@@ -124,10 +124,12 @@ class Search:
                 break
         return best
 
-    def _pools(self, record: JobRecord, everybody: list[JobRecord]) -> Iterator[list[JobRecord]]:
+    def _pools(self, record: JobRecord) -> Iterator[list[JobRecord]]:
         """Sets of running jobs without which the gang may fit."""
         yield from self._price_limits(record)
-        yield everybody
+        everybody = self._among(self._world(len(self._ranked)), record)
+        if everybody is not None:
+            yield everybody
         if len(self._pool) <= _MANY:
             yield from self._thinned(record)
         # One that holds less than half of what the gang asks is seldom enough.
@@ -170,6 +172,11 @@ class Search:
 
     def _seen_in(self, size: int, record: JobRecord) -> list[JobRecord] | None:
         """Who is on the hosts that the gang would take if the `size` cheapest had left; None where it would not fit."""
+        self._work_left -= len(self._snapshot.hosts)
+        return self._among(self._world(size), record)
+
+    def _world(self, size: int) -> World:
+        """The fleet without the `size` cheapest of those who may leave now."""
         world = self._worlds.get(size)
         if world is None:
             world = self._worlds[size] = World(self._snapshot, self._policy)
@@ -181,7 +188,10 @@ class Search:
             world.hold(self._reserved, 1)
             world.books.ledger.withhold(self._withheld)
             world.books.keep_back(self._rank, self._ranks.leaving(self.chosen), self._starts)
-        self._work_left -= len(self._snapshot.hosts)
+        return world
+
+    def _among(self, world: World, record: JobRecord) -> list[JobRecord] | None:
+        """Who has left that world of those on the hosts that the gang would take there; None where it would not fit."""
         marks = self._taken_in(world, record)
         if marks is None:
             return None
