@@ -39,10 +39,9 @@ class Feeder:
         device: torch.device | None,
         ahead: ReadAhead | None,
         start_batches: int = 1,
-        hungry: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._rings, self._ahead = rings, ahead
-        self._hungry, self._taken_s, self._taken = hungry, time.perf_counter(), 0
+        self._taken_s, self._taken = time.perf_counter(), 0
         self._waited_s = self._computed_s = 0.0
         self._start_batches = start_batches
         self._turn = 0
@@ -68,9 +67,11 @@ class Feeder:
         ring = self._rings[self._turn]
         waits = ring.ready.empty()
         self._free_held(at_once=waits)
-        asked_s = time.perf_counter()
+        asked_s = self._tell_hunger()
         item = ring.ready.get()
-        self._tell_hunger(asked_s)
+        self._taken_s = time.perf_counter()
+        self._waited_s += self._taken_s - asked_s
+        self._taken += 1
         if self._ahead is not None and self._start_batches:
             self._start_batches = self._start_batches - 1 if waits else 0
             if not self._start_batches:
@@ -92,12 +93,14 @@ class Feeder:
                 ring.free.put(buffer)
             self._freed.clear()
 
-    def _tell_hunger(self, asked_s: float) -> None:
+    def _tell_hunger(self) -> float:
+        """Says whether the caller has but waited until now, before it waits again; the time."""
+        asked_s = time.perf_counter()
         self._computed_s = self._computed_s * _FADES + asked_s - self._taken_s
-        self._taken_s = time.perf_counter()
-        self._waited_s = self._waited_s * _FADES + self._taken_s - asked_s
-        self._taken += 1
-        self._hungry(self._taken > _FIRST and self._waited_s > _TIMES * self._computed_s)
+        self._waited_s *= _FADES
+        if self._ahead is not None:
+            self._ahead.hurry(self._taken >= _FIRST and self._waited_s > _TIMES * self._computed_s)
+        return asked_s
 
     def end(self) -> None:
         """Ends the threads; also called when the loader is collected and before the interpreter exits."""

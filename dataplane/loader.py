@@ -4,7 +4,6 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -171,7 +170,7 @@ class Loader:
         self._halt()
         self._transforms.close()
         self._closed = True
-        self._dataset.shards.prove_later = self._dataset.shards.hurried = False
+        self._dataset.shards.prove_later, self._dataset.shards.awaited = False, None
         early, self._early = self._early, None
         if early is not None:
             early.rest()
@@ -225,6 +224,8 @@ class Loader:
             options: dict[str, Any] = {"threads": fetches, "open_too": early, "latest_start_s": patience_s}
             shards.prove_later = early and self._read_ahead
             ahead = ReadAhead(self._early or shards, 2 * at_once, **options) if threaded else None
+            if ahead is not None:
+                shards.awaited = ahead.awaited
             planner = Planner(
                 *(self._order, self._schedule, dataset.shard_starts, self._rank, self._world_size, self._g),
                 sort=bool(self._options["shuffle"]),
@@ -239,7 +240,7 @@ class Loader:
             first = self._schedule.start(self._g)
             start_batches = 1 if self._early is not None else self._depth + 1 + self._threads
             arguments = (rings, make, first, self._schedule.after, self._copy_device(), ahead, start_batches)
-            self._feeder = Feeder(*arguments, hungry=partial(setattr, shards, "hurried"))
+            self._feeder = Feeder(*arguments)
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
 

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .awaited import Awaited
 from .cache import ShardCache
 from .cold import ColdShards
 from .errors import CacheError, CacheFull, CorruptShard, DataplaneError
 from .fields import SPAN_SUFFIX, Field
+from .forget import forget_rows
 from .manifest import Manifest
 from .order import distinct
 from .row_ranges import Array, RowRanges, Rows
@@ -38,8 +40,8 @@ class OpenShards:
 
     With `verify`, the bytes of each shard are hashed the first time that this process opens it. With `prove_later`,
     which whoever calls `warm` may set, one that lies on the disk only gives up to a quarter of its rows before `warm`
-    has hashed it; if it proves wrong, the next gather says so. While `hurried`, `warm` reads as fast as the disk can,
-    whoever waits for single rows. Safe for threads; after a fork the child starts with none.
+    has hashed it; if it proves wrong, the next gather says so. While `awaited`, set by a loader that reads ahead, is
+    hurried, gathers wait for shards to be read whole. Safe for threads; after a fork the child starts with none.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class OpenShards:
         self.sources = tuple(sources)
         self._cache = cache
         self.verify = verify
-        self.prove_later = self.hurried = False
+        self.prove_later = False
         self.keep = keep
         self.variable = tuple(field for field in manifest.fields if field.variable)
         self._fixed = tuple(field.name for field in manifest.fields if not field.variable)
@@ -57,6 +59,7 @@ class OpenShards:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
+        self.awaited: Awaited | None = None
         self._lock = threading.Lock()  # held to open and to let go
         self._takes = Takes()
         self._open: OrderedDict[int, ExitStack] = OrderedDict()
@@ -68,7 +71,18 @@ class OpenShards:
         self._items: dict[int, dict[str, Array]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = ("_lock", "_takes", "_open", "_waiting", "_verified", "_unproved", "_cold", "_ranges", "_items")
+        hidden = (
+            "awaited",
+            "_lock",
+            "_takes",
+            "_open",
+            "_waiting",
+            "_verified",
+            "_unproved",
+            "_cold",
+            "_ranges",
+            "_items",
+        )
         return {key: value for key, value in self.__dict__.items() if key not in hidden}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -88,6 +102,8 @@ class OpenShards:
         needed = distinct(shard_of).tolist()
         spans = {field.name + SPAN_SUFFIX: np.empty((len(rows), 2), np.int64) for field in self.variable}
         fixed = {name: out[name] for name in self._fixed} | spans
+        if self.awaited is not None and self.awaited.expects():
+            self.awaited.wait([index for index in needed if self._comes_sooner_whole(index)])
         self._waiting.append(needed)
         with self._lock:
             self._waiting.remove(needed)
@@ -118,9 +134,12 @@ class OpenShards:
         """
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait=False))
+            hurried = self.awaited is not None and self.awaited.hurried
+            if hurried and index in self._cold:
+                self._forget_rows(index, path)
             if not (open_too and self._unverified(index)):  # that reads it as well
-                size, hurried = self._manifest.shards[index].size_bytes, self.hurried
-                read_into_memory(path, size, stop, whole=not hurried and index not in self._open, hurried=hurried)
+                size = self._manifest.shards[index].size_bytes
+                read_into_memory(path, size, stop, whole=hurried or index not in self._open)
             if open_too:
                 self._open_early(index)
                 if index in self._unproved:
@@ -176,9 +195,21 @@ class OpenShards:
             except (DataplaneError, OSError):
                 return  # who needs it meets the same
 
+    def _comes_sooner_whole(self, index: int) -> bool:
+        """Whether single rows of a shard would be asked for from the disk."""
+        return index in self._cold or (index not in self._open and self._is_here(index))
+
+    def _forget_rows(self, index: int, path: Path) -> None:
+        items = [(int(array.ctypes.data), array.nbytes) for array in self._items.get(index, {}).values()]
+        with path.open("rb", buffering=0) as file:
+            if not in_memory(file.fileno(), self._manifest.shards[index].size_bytes):
+                forget_rows(file.fileno(), [*self._ranges.places(index), *items], self._takes)
+
+    def _is_here(self, index: int) -> bool:
+        return self._cache is None or self._cache.holds(self._manifest.shards[index])
+
     def _opens_quickly(self, index: int) -> bool:
-        here = self._cache is None or self._cache.holds(self._manifest.shards[index])
-        return here and (self.prove_later or not self._unverified(index))
+        return self._is_here(index) and (self.prove_later or not self._unverified(index))
 
     def _one_by_one(
         self,

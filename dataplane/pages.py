@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 HUGE_BYTES = 2 << 20
 NO_ACCESS = 0
+_PROBES = 16
 _MAP_FIXED = 0x10
 
 _libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
@@ -23,6 +24,8 @@ _libc_mmap.argtypes = [
 ]
 _libc_madvise = ctypes.CDLL(None, use_errno=True).madvise
 _libc_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc_mincore = ctypes.CDLL(None, use_errno=True).mincore
+_libc_mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def map_over(address: int, size: int, access: int, flags: int, descriptor: int, offset: int) -> None:
@@ -36,6 +39,26 @@ def map_over(address: int, size: int, access: int, flags: int, descriptor: int, 
 def advise(address: int, size: int, advice: int) -> None:
     """Tells the system about whole pages from `address` on, if it cares to listen."""
     _libc_madvise(address, size, advice)
+
+
+def let_go(address: int, size: int) -> None:
+    """Takes a mapped file's pages out of this process's tables; what reads there meanwhile has them put back."""
+    begin = address - address % mmap.PAGESIZE
+    advise(begin, address + size - begin, mmap.MADV_DONTNEED)
+
+
+def share_in_memory(address: int, size: int) -> float:
+    """How much of a mapped file is in memory, as far as some places all over it tell.
+
+    Of a file that this user may not write, the system says that all of it is.
+    """
+    found, pages = ctypes.c_ubyte(), -(-size // mmap.PAGESIZE)
+    begin = address - address % mmap.PAGESIZE
+    count = 0
+    for probe in range(_PROBES):
+        place = begin + pages * probe // _PROBES * mmap.PAGESIZE
+        count += _libc_mincore(place, 1, ctypes.byref(found)) == 0 and found.value & 1
+    return count / _PROBES
 
 
 def fresh_bytes(size: int) -> npt.NDArray[np.uint8]:

@@ -7,14 +7,16 @@ import logging
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from .awaited import Awaited
 from .errors import DataplaneError
 
 _log = logging.getLogger(__name__)
 
 _GIVE_WAY_EVERY_S = 0.1
+_HURRIED_THREADS = 2
 LATEST_START_S = 0.2
 
 
@@ -29,8 +31,8 @@ class Warmed(Protocol):
 class ReadAhead:
     """Warms shards in the order in which they are requested, each once while it is among the last `remember`.
 
-    `threads` fetch at once; with `open_too` shards are also checked and mapped. Nothing begins before `go`, or
-    `latest_start_s` seconds: what is read ahead must not stand in the way of the first batch.
+    `threads` fetch at once, and two at least while hurried; with `open_too` shards are also checked and mapped. Nothing
+    begins before `go`, or `latest_start_s` seconds: what is read ahead must not stand in the way of the first batch.
     """
 
     def __init__(
@@ -42,27 +44,36 @@ class ReadAhead:
         open_too: bool = False,
         latest_start_s: float = LATEST_START_S,
     ) -> None:
+        self.awaited = Awaited()
+        self._shards, self._open_too, self._latest_start_s = shards, open_too, latest_start_s
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._go = threading.Event()
         self._recent: OrderedDict[int, None] = OrderedDict()
         self._remember = remember
-        arguments = (shards, self._wanted, self._go, self._stop, open_too, latest_start_s)
-        self._threads = [
-            threading.Thread(target=warm_wanted, args=arguments, name="phalanx-read-ahead", daemon=True)
-            for _ in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [self._thread(self._warm_wanted) for _ in range(threads)]
+        self._helpers: list[threading.Thread] = []
 
     def go(self) -> None:
         """The first batch is there."""
         self._go.set()
 
+    def hurry(self, on: bool) -> None:
+        """The caller does nothing but wait, or not any more; called by one thread at a time."""
+        if on == self.awaited.hurried:
+            return
+        self.awaited.hurry(on)
+        if on:
+            self.go()
+            self._helpers = [thread for thread in self._helpers if thread.is_alive()]
+            missing = _HURRIED_THREADS - len(self._threads) - len(self._helpers)
+            self._helpers += [self._thread(self._help) for _ in range(missing)]
+
     def request(self, shards: Iterable[int]) -> None:
         """Asks for shards soon; called by one thread at a time."""
         for shard in shards:
             if shard not in self._recent:
+                self.awaited.expect(shard)
                 self._wanted.put(shard)
             self._recent[shard] = None
             self._recent.move_to_end(shard)
@@ -72,34 +83,47 @@ class ReadAhead:
     def stop(self, timeout_s: float) -> None:
         """Ends the threads after the piece or fetch at hand."""
         self._stop.set()
+        self.awaited.end()
         self._go.set()
-        for _ in self._threads:
+        threads = [*self._threads, *self._helpers]
+        for _ in threads:
             self._wanted.put(None)
-        for thread in self._threads:
+        for thread in threads:
             thread.join(timeout_s)
 
+    def _thread(self, body: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=body, name="phalanx-read-ahead", daemon=True)
+        thread.start()
+        return thread
 
-def warm_wanted(
-    shards: Warmed,
-    wanted: "queue.SimpleQueue[int | None]",
-    go: threading.Event,
-    stop: threading.Event,
-    open_too: bool = False,
-    latest_start_s: float = LATEST_START_S,
-) -> None:
-    """Thread body: warms every shard from the queue, giving way in between, until None comes or `stop` is set.
-
-    A shard that cannot be read is only logged: whoever really needs it meets the same error and can tell the user.
-    """
-    go.wait(latest_start_s)
-    while not stop.is_set():
-        shards.give_way()
-        try:
-            index = wanted.get(timeout=_GIVE_WAY_EVERY_S)
-            if index is None:
+    def _warm_wanted(self) -> None:
+        """Thread body: warms every shard that is wanted, giving way in between, until stopped."""
+        self._go.wait(self._latest_start_s)
+        while not self._stop.is_set():
+            self._shards.give_way()
+            if not self._warm_next(_GIVE_WAY_EVERY_S):
                 return
-            shards.warm(index, stop, open_too=open_too)
+
+    def _help(self) -> None:
+        """Thread body: warms shards that are wanted for as long as it is hurried."""
+        while self.awaited.hurried and not self._stop.is_set() and self._warm_next(_GIVE_WAY_EVERY_S):
+            pass
+
+    def _warm_next(self, timeout_s: float) -> bool:
+        """Warms a shard if one is wanted in time; whether there is more to do.
+
+        A shard that cannot be read is only logged: whoever really needs it meets the same error and can tell the user.
+        """
+        try:
+            index = self._wanted.get(timeout=timeout_s)
         except queue.Empty:
-            continue
+            return True
+        if index is None:
+            return False
+        try:
+            self._shards.warm(index, self._stop, open_too=self._open_too)
         except (DataplaneError, OSError) as error:
             _log.debug("read-ahead of shard %s failed: %s", index, error)
+        finally:
+            self.awaited.done(index)
+        return True

@@ -54,6 +54,10 @@ class RowRanges:
         for each in self._ranges.values():
             each.clear(index, self._shards[index].rows)
 
+    def places(self, index: int) -> list[tuple[int, int]]:
+        """Where a placed shard's fields are mapped: the address of each, and bytes from there on."""
+        return [each.pages(index, self._shards[index].rows) for each in self._ranges.values()]
+
     def will_need(self, shard_of: npt.NDArray[np.intp], rows: Rows) -> None:
         """Asks the system to read these rows of placed shards, all at once and nothing around them.
 
@@ -102,13 +106,13 @@ class _Range:
         self._base = start + lead
 
     def place(self, index: int, rows: int, descriptor: int) -> None:
-        address, size = self._pages(index, rows)
+        address, size = self.pages(index, rows)
         offset = self._offsets[index] // PAGE_BYTES * PAGE_BYTES
         map_over(address, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, offset)
 
     def clear(self, index: int, rows: int) -> None:
         # Not unmapped: somebody else's memory could land in the gap.
-        address, size = self._pages(index, rows)
+        address, size = self.pages(index, rows)
         map_over(address, size, NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 
     def will_need(self, rows: Rows) -> None:
@@ -121,7 +125,8 @@ class _Range:
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             advise(begin, end - begin, mmap.MADV_WILLNEED)
 
-    def _pages(self, index: int, rows: int) -> tuple[int, int]:
+    def pages(self, index: int, rows: int) -> tuple[int, int]:
+        """Where a shard is mapped: an address at the beginning of a page, and bytes from there on."""
         within = self._offsets[index] % PAGE_BYTES
         return self._base + int(self.first[index]) * self._row_bytes - within, within + rows * self._row_bytes
 

@@ -22,8 +22,8 @@ Grow = Callable[[str, int], Array]
 
 _PROBES = 16
 _PIECE_BYTES = 1 << 20
-# What a batch asks the disk for must not queue behind much, unless nobody computes meanwhile.
-_UNDER_WAY_BYTES, _HURRIED_BYTES = 2 << 20, 16 << 20
+# What a batch asks the disk for must not queue behind much.
+_UNDER_WAY_BYTES = 2 << 20
 
 
 def join(views: list[Array], field: Field, out: Mapping[str, Array], grow: Grow) -> None:
@@ -95,18 +95,19 @@ def _digest(file: FileIO, size: int) -> str:
     return digest.hexdigest()
 
 
-def read_into_memory(path: Path, size: int, stop: threading.Event, *, whole: bool, hurried: bool = False) -> None:
+def read_into_memory(path: Path, size: int, stop: threading.Event, *, whole: bool) -> None:
     """Has the system read a file into its memory, by pieces, until `stop`. Raises OSError.
 
     A `whole` file, of which nothing was read yet, is read through: it then lies in memory in large pages, and reading,
     mapping and copying take half the CPU. Of one that batches have taken rows from, or take them from meanwhile, the
-    rest is asked for; `hurried`, so much at once that their rows come late, but the file sooner.
+    rest is asked for.
     """
-    under_way = _HURRIED_BYTES if hurried else _UNDER_WAY_BYTES
     with path.open("rb", buffering=0) as file:
         if in_memory(file.fileno(), size):
             return
-        for _ in _pieces(file) if whole else _announced(file.fileno(), size, under_way):
+    # Looking has begun a reading ahead by small pieces, which the system would go on with.
+    with path.open("rb", buffering=0) as file:
+        for _ in _pieces(file) if whole else _announced(file.fileno(), size):
             if stop.is_set():
                 return
 
@@ -119,12 +120,12 @@ def _pieces(file: FileIO) -> Iterator[memoryview]:
         yield room[:count]
 
 
-def _announced(descriptor: int, size: int, under_way: int) -> Iterator[None]:
+def _announced(descriptor: int, size: int) -> Iterator[None]:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     for begin in range(0, size, _PIECE_BYTES):
         os.posix_fadvise(descriptor, begin, _PIECE_BYTES, os.POSIX_FADV_WILLNEED)
-        if begin >= under_way:
-            os.pread(descriptor, 1, begin - under_way + _PIECE_BYTES - 1)
+        if begin >= _UNDER_WAY_BYTES:
+            os.pread(descriptor, 1, begin - _UNDER_WAY_BYTES + _PIECE_BYTES - 1)
         yield
 
 

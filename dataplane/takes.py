@@ -1,6 +1,7 @@
 """Gathers under way: who unmaps memory that they may be reading waits for them."""
 
 import threading
+from collections.abc import Callable
 
 
 class Takes:
@@ -26,3 +27,9 @@ class Takes:
         """Waits until no gather is under way: each is a copy of one batch, which takes its time and ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._count)
+
+    def when_none(self, action: Callable[[], None], timeout_s: float) -> None:
+        """Does something quick while no gather is under way, and none begins; not if that takes too long to come."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._count, timeout_s):
+                action()

@@ -126,10 +126,6 @@ def batches_of(options: argparse.Namespace, loaders: Any) -> Batches:
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
     """Reads batches through one loader: rates, CPU, the share of time spent waiting."""
-    if options.cold:
-        drop_cached(options.data)
-    else:
-        touch(options.data)  # some machines take the page cache back from files that rest
     loaders = import_module(FORMS[options.form])  # beside this script
     seconds, repeats = options.step_ms / 1000, int(options.step_repeats)
     if options.step == "busy":
@@ -140,6 +136,10 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         import_module("formats").stand_in_for_torchvision()
     for module in MODULES.get(options.loader, ()):
         import_module(module)
+    if options.cold:
+        drop_cached(options.data)
+    else:
+        touch(options.data)  # some machines take the page cache back from files that rest
     gc.collect()  # what the imports left would be collected in somebody's first batch
     base, memory = cpu_s(), private_mib()
     begun = time.perf_counter()

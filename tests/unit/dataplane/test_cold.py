@@ -3,13 +3,15 @@
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from phalanx.dataplane import Loader, ShardDataset, row_ranges
+from phalanx.dataplane import ShardCache, ShardDataset, row_ranges
 from phalanx.dataplane import open_shards as module
+from phalanx.dataplane.awaited import Awaited
 from phalanx.dataplane.cold import ColdShards
 from phalanx.dataplane.errors import CorruptShard
 from phalanx.dataplane.row_ranges import RowRanges
@@ -151,25 +153,55 @@ def test_a_shard_warmed_is_open_and_checked_before_it_is_needed(make_dataset: Ma
             dataset.gather([9])
 
 
-def test_what_is_read_ahead_hurries_only_for_a_caller_that_only_waits(
+def test_shards_in_use_are_read_whole_only_for_a_caller_that_only_waits(
     make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_dataset(count=40, per_shard=8)
-    asked: list[tuple[bool, bool]] = []
+    asked: list[bool] = []
 
-    def read(_path: Path, _size: int, _stop: threading.Event, *, whole: bool, hurried: bool) -> None:
-        asked.append((whole, hurried))
+    def read(_path: Path, _size: int, _stop: threading.Event, *, whole: bool) -> None:
+        asked.append(whole)
 
     monkeypatch.setattr(module, "read_into_memory", read)
     with ShardDataset(tmp_path / "set", verify=False) as dataset:
         dataset.gather([3])
-        for dataset.shards.hurried in (False, True):
+        dataset.shards.awaited = Awaited()
+        for hurried in (False, True):
+            dataset.shards.awaited.hurry(hurried)
             for shard in (0, 1):
                 dataset.shards.warm(shard, threading.Event())
-        with Loader(dataset, 8) as loader:
-            next(loader)
-        assert not dataset.shards.hurried
-    assert asked[:4] == [(False, False), (True, False), (False, True), (False, True)]
+    assert asked == [False, True, True, True]
+
+
+def test_only_shards_that_are_slow_are_waited_for(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    make_dataset(count=40, per_shard=8)
+    waited: list[list[int]] = []
+
+    class Noting(Awaited):
+        def __init__(self) -> None:
+            super().__init__()
+            self.expect(3)
+
+        def wait(self, shards: Collection[int]) -> None:
+            waited.append(list(shards))
+
+    with ShardDataset(tmp_path / "set", verify=False) as dataset:
+        dataset.gather([3, 9])
+        dataset.shards._cold.add(1, 8)
+        dataset.shards.awaited = Noting()
+        dataset.gather([3, 9, 17])
+        assert waited == [], "the caller computes"
+        dataset.shards.awaited.hurry(True)
+        dataset.gather([3, 9, 17, 25])  # in memory; on the disk; open by now; not open
+        assert waited == [[1, 3]]
+    cache = ShardCache(tmp_path / "cache", 10**6)
+    with ShardDataset(tmp_path / "set", cache, verify=False) as dataset:
+        dataset.gather([3])
+        dataset.close()
+        dataset.shards.awaited = Noting()
+        dataset.shards.awaited.hurry(True)
+        dataset.gather([3, 9])  # in the cache; still to be fetched
+        assert waited[1:] == [[0]]
 
 
 def test_nothing_is_unmapped_under_a_gather() -> None:
@@ -188,6 +220,12 @@ def test_nothing_is_unmapped_under_a_gather() -> None:
     takes.end()
     thread.join()
     assert story == ["copied", "unmapped"]
+    takes.begin()
+    takes.when_none(lambda: story.append("let go"), 0.01)
+    assert len(story) == 2
+    takes.end()
+    takes.when_none(lambda: story.append("let go"), 0.01)
+    assert story[2:] == ["let go"]
 
 
 def test_many_threads_gather_while_shards_come_and_go(make_dataset: MakeDataset, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
 
 from phalanx.dataplane import Field, feeder
 from phalanx.dataplane.feeder import Feeder, gather_threads
+from phalanx.dataplane.read_ahead import ReadAhead, Warmed
 from phalanx.dataplane.ring import Buffer, Filled, Ring, new_ring
 
 FIELDS = (Field("n", "int64", ()),)
@@ -95,9 +97,17 @@ def test_cores_that_are_taken_away_are_no_error(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_caller_that_only_waits_is_hungry(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, told = [0.0], []
+
+    class Told(ReadAhead):
+        """Reads nothing."""
+
+        def hurry(self, on: bool) -> None:
+            told.append(on)
+
     monkeypatch.setattr(feeder.time, "perf_counter", lambda: now_s[0])
     rings = [new_ring((Field("n", "int64", ()),), 1, 3, pinned=False)]
-    fed = Feeder(rings, lambda _g, out: dict(out.tensors), 0, lambda g: g + 1, None, None, hungry=told.append)
+    ahead = Told(cast("Warmed", None), 1, threads=0)
+    fed = Feeder(rings, lambda _g, out: dict(out.tensors), 0, lambda g: g + 1, None, ahead)
     wait = rings[0].ready.get
 
     class Slow:

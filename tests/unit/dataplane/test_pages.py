@@ -85,13 +85,13 @@ def resident(path: Path) -> bool:
         return in_memory(file.fileno(), path.stat().st_size)
 
 
-@pytest.mark.parametrize(("whole", "hurried"), [(True, False), (False, False), (False, True)])
-def test_a_file_is_read_into_memory_until_told_to_stop(cold: Path, whole: bool, hurried: bool) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_is_read_into_memory_until_told_to_stop(cold: Path, whole: bool) -> None:
     stop = threading.Event()
     stop.set()
-    read_into_memory(cold, 11_000_001, stop, whole=whole, hurried=hurried)
+    read_into_memory(cold, 11_000_001, stop, whole=whole)
     assert not resident(cold)
-    read_into_memory(cold, 11_000_001, threading.Event(), whole=whole, hurried=hurried)
+    read_into_memory(cold, 11_000_001, threading.Event(), whole=whole)
     for _ in range(500):
         if resident(cold):  # the last pieces may still be under way
             break

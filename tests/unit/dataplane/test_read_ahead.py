@@ -2,14 +2,12 @@ import queue
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from phalanx.dataplane import Loader, Order, ShardCache, ShardDataset
 from phalanx.dataplane.errors import CacheFull
-from phalanx.dataplane.open_shards import OpenShards
-from phalanx.dataplane.read_ahead import ReadAhead, warm_wanted
+from phalanx.dataplane.read_ahead import ReadAhead
 
 from .conftest import MakeDataset
 
@@ -21,16 +19,13 @@ class Recorder:
         self.warmed: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._failing = set(failing)
 
-    def warm(self, index: int, stop: threading.Event, *, open_too: bool) -> None:
+    def warm(self, index: int, stop: threading.Event, *, open_too: bool = False) -> None:
         self.warmed.put(index)
         if index in self._failing:
             raise CacheFull("no room")
 
     def give_way(self) -> None:
         pass
-
-    def as_open_shards(self) -> OpenShards:
-        return cast("OpenShards", self)
 
 
 def drained(warmed: "queue.SimpleQueue[int]") -> list[int]:
@@ -39,7 +34,7 @@ def drained(warmed: "queue.SimpleQueue[int]") -> list[int]:
 
 def test_shards_are_warmed_in_order_and_not_again_while_remembered() -> None:
     recorder = Recorder()
-    ahead = ReadAhead(recorder.as_open_shards(), remember=3)
+    ahead = ReadAhead(recorder, remember=3)
     ahead.go()
     for shards in ([4, 5], [5, 6], [7], [4]):  # by then 4 is forgotten
         ahead.request(shards)
@@ -51,15 +46,42 @@ def test_shards_are_warmed_in_order_and_not_again_while_remembered() -> None:
 
 def test_a_shard_that_cannot_be_read_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
     recorder = Recorder(failing=[1])
-    wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-    for index in (1, 2, None, 3):
-        wanted.put(index)
-    go = threading.Event()
-    go.set()
     with caplog.at_level("DEBUG", "phalanx.dataplane"):
-        warm_wanted(recorder.as_open_shards(), wanted, go, threading.Event())
+        ahead = ReadAhead(recorder, remember=9)
+        ahead.awaited.hurry(True)
+        ahead.request([1, 2])
+        ahead.go()
+        ahead.awaited.wait([1, 2])
+        ahead.stop(10)
     assert drained(recorder.warmed) == [1, 2]
+    assert ahead.awaited._in_vain == set()
     assert "read-ahead of shard 1 failed: no room" in caplog.text
+
+
+def test_two_threads_read_while_it_is_hurried() -> None:
+    met = threading.Barrier(2)
+
+    class Meeting(Recorder):
+        def warm(self, index: int, stop: threading.Event, *, open_too: bool = False) -> None:
+            super().warm(index, stop, open_too=open_too)
+            if index < 2:
+                met.wait(10)
+
+    recorder = Meeting()
+    ahead = ReadAhead(recorder, remember=9)
+    ahead.request([0, 1])
+    for _ in range(3):
+        ahead.hurry(True)  # reading begins at once
+    ahead.awaited.wait([0, 1])
+    assert sorted(drained(recorder.warmed)) == [0, 1]
+    (helper,) = ahead._helpers
+    ahead.hurry(False)
+    helper.join(10)
+    assert not helper.is_alive()
+    ahead.hurry(True)
+    assert ahead._helpers != [helper]
+    ahead.stop(10)
+    assert not any(thread.is_alive() for thread in (*ahead._threads, *ahead._helpers))
 
 
 def test_a_loader_asks_for_the_next_blocks_before_it_needs_them(make_dataset: MakeDataset, tmp_path: Path) -> None:
