@@ -54,7 +54,7 @@ class HostBook:
     `free_milli`: of all healthy cards together, parts of shared ones included.
     """
 
-    __slots__ = ("cards", "cpu_milli", "free", "free_milli", "host", "memory_mib", "network_mbps")
+    __slots__ = ("_state", "cards", "cpu_milli", "free", "free_milli", "host", "memory_mib", "network_mbps")
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -63,6 +63,7 @@ class HostBook:
         self.network_mbps = host.network_mbps
         self.cards = {gpu.index: Card(gpu.index, CardKind.of(gpu), gpu.healthy) for gpu in host.gpus}
         self.free_milli = MILLI * sum(gpu.healthy for gpu in host.gpus)
+        self._state: tuple[int, ...] | None = None
         self.free: dict[CardKind, list[int]] = {}
         for index, card in sorted(self.cards.items()):
             if card.healthy:
@@ -72,16 +73,14 @@ class HostBook:
         """The same host, with amounts of its own."""
         other = HostBook.__new__(HostBook)
         other.host, other.cpu_milli, other.memory_mib = self.host, self.cpu_milli, self.memory_mib
-        other.network_mbps, other.free_milli = self.network_mbps, self.free_milli
+        other.network_mbps, other.free_milli, other._state = self.network_mbps, self.free_milli, self._state
         other.cards = {index: card.copy() for index, card in self.cards.items()}
         other.free = {kind: list(free) for kind, free in self.free.items()}
         return other
 
     def book(self, request: WorkerRequest, team: TeamId, gpus: Iterable[int], sign: int) -> None:
         """Books a worker (sign 1), or gives back what it held (sign -1)."""
-        self.cpu_milli -= sign * request.cpu_milli
-        self.memory_mib -= sign * request.memory_mib
-        self.network_mbps -= sign * request.network_mbps
+        self.book_amounts(request.cpu_milli, request.memory_mib, request.network_mbps, sign)
         if request.fractional:
             for index in gpus:
                 memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
@@ -90,12 +89,20 @@ class HostBook:
             for index in gpus:
                 self.book_card(index, team, MILLI, self.cards[index].kind.memory_mib, sign)
 
+    def book_amounts(self, cpu_milli: int, memory_mib: int, network_mbps: int, sign: int) -> None:
+        """Books what is beside cards (sign 1), or gives it back (sign -1)."""
+        self._state = None
+        self.cpu_milli -= sign * cpu_milli
+        self.memory_mib -= sign * memory_mib
+        self.network_mbps -= sign * network_mbps
+
     def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
         """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
         card = self.cards[index]
         teams = card.teams
         was_empty = not teams
         taken = sign * milli
+        self._state = None
         card.milli -= taken
         card.memory_mib -= sign * memory_mib
         left = teams.get(team, 0) + sign
@@ -110,6 +117,17 @@ class HostBook:
                     self.free[card.kind].remove(index)
             elif not teams:
                 insort(self.free[card.kind], index)
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """What tells the host from one that is worth another: amounts left, and kinds and numbers of its empty cards.
+
+        Kinds of cards are made once each, so that they may be told by identity.
+        """
+        if self._state is None:
+            amounts = (self.cpu_milli, self.memory_mib, self.network_mbps, self.free_milli)
+            self._state = (*amounts, *map(id, self.free), *map(len, self.free.values()))
+        return self._state
 
     def workers(self, request: WorkerRequest, limit: int) -> int:
         """How many of at most `limit` workers the host's CPU, memory and network take."""

@@ -62,6 +62,7 @@ class Fleet:
     objective: ObjectivePolicy
     appetite: Appetite
     _blocks: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+    _whole: dict[tuple[int, ...], tuple[dict[str, int], int]] = field(default_factory=dict, compare=False, repr=False)
 
     def loss(self, role: Role, gpu_type: str) -> int:
         """What the whole role loses of speed and takes of rare cards on that type [mGPU*s]."""
@@ -73,6 +74,17 @@ class Fleet:
         rare = role.request.gpu_milli * self.objective.scarce_s * (most - self.count.get(gpu_type, 0)) // most
         wanted = role.request.gpu_milli * self.objective.wanted_s * self.appetite.wanted.get(gpu_type, 0) // MILLI
         return role.count * (slow + rare + wanted)
+
+    def whole(self, book: HostBook) -> tuple[Mapping[str, int], int]:
+        """The free cards of a host by type, and their worth as it is."""
+        found = self._whole.get(book.state)
+        if found is None:
+            free: dict[str, int] = {}
+            for kind, cards in book.free.items():
+                free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
+            worth = self.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps), book.free_milli)
+            found = self._whole[book.state] = free, worth
+        return found
 
     def room(self, free: Mapping[str, int], left: Amounts, milli: int) -> int:
         """The worth of the free cards of a host, by type, with that left beside them [mGPU*s].
@@ -110,7 +122,9 @@ class Options:
             ]
             for types in self._loss
         }
-        self._known: dict[object, tuple[int, int, int, int] | None] = {}
+        self._known: dict[Types, dict[tuple[int, ...], tuple[int, int, int, int] | None]] = {
+            types: {} for types in self._loss
+        }
         requests = [(role.count, role.request) for role in shape.roles]
         self._fractional = any(request.fractional for _, request in requests)
         self._asked = (
@@ -206,12 +220,11 @@ class Options:
         if self._fractional:
             found = self._alone(types, book)
         else:
-            # Many hosts are in equal state. Kinds of cards are made once each, so that they may be told by identity.
-            kinds, free = map(id, book.free), map(len, book.free.values())
-            state = (types, book.cpu_milli, book.memory_mib, book.network_mbps, book.free_milli, *kinds, *free)
-            if state not in self._known:
-                self._known[state] = self._alone(types, book)
-            found = self._known[state]
+            # Many hosts are in equal state.
+            known, state = self._known[types], book.state
+            if state not in known:
+                known[state] = self._alone(types, book)
+            found = known[state]
         if found is None:
             return None
         lost, opened, after, cpu = found
@@ -227,16 +240,13 @@ class Options:
         for role, gpu_type in zip(self._shape.roles, types, strict=True):
             if gpu_type is not None:
                 taken[gpu_type] = taken.get(gpu_type, 0) + _opened(role, gpu_type, book, self._shape.team)
-        free: dict[str, int] = {}
-        for kind, cards in book.free.items():
-            free[kind.gpu_type] = free.get(kind.gpu_type, 0) + len(cards)
+        free, lost = self._fleet.whole(book)
         after = {}
         for gpu_type, cards_free in free.items():
             rest = cards_free - taken.get(gpu_type, 0)
             if rest < 0 and not self._shares(types, gpu_type):
                 return None
             after[gpu_type] = max(0, rest)
-        lost = self._fleet.room(free, (book.cpu_milli, book.memory_mib, book.network_mbps), book.free_milli)
         room = self._fleet.room(after, left, book.free_milli - self._milli)
         return lost - room, sum(taken.values()), sum(after.values()), left[0]
 

@@ -21,6 +21,7 @@ from .ground import ground
 from .layout import lay_out
 from .options import Fleet, Options, Shape, Types
 from .pressure import Pressure
+from .remember import remembered
 from .rooms import Path, Rooms, Tree, depth
 from .seats import Seats, at_first
 from .shapes import Shapes, shapes
@@ -168,7 +169,7 @@ class Placer:
     def _fleet(self) -> Fleet:
         """What costs are measured against; many placers are only asked for their rooms."""
         if self._measures is None:
-            self._measures = Fleet(dict(fleet_types(self._snapshot)), self._policy.objective, appetite(self._snapshot))
+            self._measures = _measures(self._snapshot, self._policy)
         return self._measures
 
     def types(self, role: Role) -> list[str | None]:
@@ -278,6 +279,12 @@ class Placer:
 
     def _kind(self, seat: WorkerPlacement) -> CardKind | None:
         return self.books.hosts[seat.host].cards[seat.gpus[0]].kind if seat.gpus else None
+
+
+@remembered
+def _measures(snapshot: Snapshot, policy: Policy) -> Fleet:
+    """What costs are measured against, with the worth of hosts that was asked for, for all searches of a round."""
+    return Fleet(dict(fleet_types(snapshot)), policy.objective, appetite(snapshot))
 
 
 def by_type(job: Job, types: Types) -> Counter[str]:

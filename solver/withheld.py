@@ -22,9 +22,7 @@ class Hold:
 
     def book(self, book: HostBook, sign: int) -> None:
         """Books it (sign 1) or gives it back (sign -1)."""
-        book.cpu_milli -= sign * self.amounts[0]
-        book.memory_mib -= sign * self.amounts[1]
-        book.network_mbps -= sign * self.amounts[2]
+        book.book_amounts(*self.amounts, sign)
         for index, (team, milli, memory_mib) in self.cards.items():
             book.book_card(index, team, milli, memory_mib, sign)
 
