@@ -128,9 +128,14 @@ def gather_threads(wanted: int | None, *, transformed: bool) -> int:
     then lies beside the copying of another; but one where a user's function might not expect two calls at once."""
     if wanted is not None:
         return wanted
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    cores = len(os.sched_getaffinity(0)) // max(1, int(ranks) if ranks.isdecimal() else 1)
+    cores = len(os.sched_getaffinity(0)) // ranks_here()
     return 1 if transformed else min(2, max(1, cores))
+
+
+def ranks_here() -> int:
+    """How many ranks share this host, as torchrun and Phalanx say it."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, int(ranks) if ranks.isdecimal() else 1)
 
 
 def ring_sizes(depth: int, threads: int) -> list[int]:

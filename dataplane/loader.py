@@ -12,7 +12,7 @@ import torch
 from .batches import MASK, BatchMaker, BatchTransform, SampleTransform, Transforms
 from .early_rows import EarlyRows
 from .errors import LoaderError
-from .feeder import Feeder, gather_threads, ring_sizes
+from .feeder import Feeder, gather_threads, ranks_here, ring_sizes
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
 from .plan import Planner
 from .read_ahead import LATEST_START_S, ReadAhead
@@ -222,6 +222,7 @@ class Loader:
                 self._early = EarlyRows(dataset)
             patience_s = LATEST_START_S if self._early is None else _FAR_START_S
             options: dict[str, Any] = {"threads": fetches, "open_too": early, "latest_start_s": patience_s}
+            options["hurried_threads"] = 2 if ranks_here() == 1 else 1  # ranks are threads enough for a disk
             shards.prove_later = early and self._read_ahead
             ahead = ReadAhead(self._early or shards, 2 * at_once, **options) if threaded else None
             if ahead is not None:

@@ -16,7 +16,7 @@ from .errors import DataplaneError
 _log = logging.getLogger(__name__)
 
 _GIVE_WAY_EVERY_S = 0.1
-_HURRIED_THREADS = 2
+_HELP_EVERY_S = 1.0
 LATEST_START_S = 0.2
 
 
@@ -31,8 +31,9 @@ class Warmed(Protocol):
 class ReadAhead:
     """Warms shards in the order in which they are requested, each once while it is among the last `remember`.
 
-    `threads` fetch at once, and two at least while hurried; with `open_too` shards are also checked and mapped. Nothing
-    begins before `go`, or `latest_start_s` seconds: what is read ahead must not stand in the way of the first batch.
+    `threads` fetch at once, and at least `hurried_threads` while hurried; with `open_too` shards are also checked and
+    mapped. Nothing begins before `go`, or `latest_start_s` seconds: what is read ahead must not stand in the way of the
+    first batch.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class ReadAhead:
         remember: int,
         *,
         threads: int = 1,
+        hurried_threads: int = 2,
         open_too: bool = False,
         latest_start_s: float = LATEST_START_S,
     ) -> None:
@@ -51,6 +53,7 @@ class ReadAhead:
         self._go = threading.Event()
         self._recent: OrderedDict[int, None] = OrderedDict()
         self._remember = remember
+        self._hurried_threads = hurried_threads
         self._threads = [self._thread(self._warm_wanted) for _ in range(threads)]
         self._helpers: list[threading.Thread] = []
 
@@ -66,7 +69,7 @@ class ReadAhead:
         if on:
             self.go()
             self._helpers = [thread for thread in self._helpers if thread.is_alive()]
-            missing = _HURRIED_THREADS - len(self._threads) - len(self._helpers)
+            missing = self._hurried_threads - len(self._threads) - len(self._helpers)
             self._helpers += [self._thread(self._help) for _ in range(missing)]
 
     def request(self, shards: Iterable[int]) -> None:
@@ -106,7 +109,7 @@ class ReadAhead:
 
     def _help(self) -> None:
         """Thread body: warms shards that are wanted for as long as it is hurried."""
-        while self.awaited.hurried and not self._stop.is_set() and self._warm_next(_GIVE_WAY_EVERY_S):
+        while self.awaited.hurried and not self._stop.is_set() and self._warm_next(_HELP_EVERY_S):
             pass
 
     def _warm_next(self, timeout_s: float) -> bool:

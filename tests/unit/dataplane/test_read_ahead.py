@@ -81,6 +81,10 @@ def test_two_threads_read_while_it_is_hurried() -> None:
     ahead.hurry(True)
     assert ahead._helpers != [helper]
     ahead.stop(10)
+    alone = ReadAhead(recorder, remember=9, hurried_threads=1)
+    alone.hurry(True)
+    assert alone._helpers == []
+    alone.stop(10)
     assert not any(thread.is_alive() for thread in (*ahead._threads, *ahead._helpers))
 
 
