@@ -69,7 +69,7 @@ def open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bo
             raise CorruptShard(f"shard {shard.file}: {size} bytes, the manifest says {shard.size_bytes} ({path})")
         if verify:
             try:
-                digest = _digest(file, size)
+                digest = _digest(path, file, size)
             except OSError as error:
                 raise CorruptShard(f"shard {shard.file} cannot be read: {error} ({path})") from error
             if digest != shard.xxh3_128:
@@ -85,8 +85,8 @@ def open_checked(shard: Shard, path: Path, fields: tuple[Field, ...], verify: bo
     return file
 
 
-def _digest(file: FileIO, size: int) -> str:
-    if size and in_memory(file.fileno(), size):
+def _digest(path: Path, file: FileIO, size: int) -> str:
+    if size and not on_disk_only(path):
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return xxhash.xxh3_128_hexdigest(data)
     digest = xxhash.xxh3_128()
@@ -102,10 +102,8 @@ def read_into_memory(path: Path, size: int, stop: threading.Event, *, whole: boo
     mapping and copying take half the CPU. Of one that batches have taken rows from, or take them from meanwhile, the
     rest is asked for.
     """
-    with path.open("rb", buffering=0) as file:
-        if in_memory(file.fileno(), size):
-            return
-    # Looking has begun a reading ahead by small pieces, which the system would go on with.
+    if not on_disk_only(path):
+        return
     with path.open("rb", buffering=0) as file:
         for _ in _pieces(file) if whole else _announced(file.fileno(), size):
             if stop.is_set():
@@ -113,7 +111,10 @@ def read_into_memory(path: Path, size: int, stop: threading.Event, *, whole: boo
 
 
 def _pieces(file: FileIO) -> Iterator[memoryview]:
-    """The bytes of a file in order; a piece is valid until the next is asked for."""
+    """The bytes of a file in order; a piece is valid until the next is asked for.
+
+    Of a file in which nothing was looked at since it was opened: the system would read ahead by small pieces.
+    """
     room = memoryview(bytearray(_PIECE_BYTES))
     file.seek(0)
     while count := file.readinto(room):
@@ -130,7 +131,7 @@ def _announced(descriptor: int, size: int) -> Iterator[None]:
 
 
 def on_disk_only(path: Path) -> bool:
-    """Whether the disk is needed to read a file; not if it is missing."""
+    """Whether the disk is needed to read a file, looked at through an opening of its own; not if it is missing."""
     try:
         with path.open("rb", buffering=0) as file:
             return not in_memory(file.fileno(), os.fstat(file.fileno()).st_size)
