@@ -7,6 +7,7 @@ proves nothing about other hosts.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -67,8 +68,8 @@ class _Near:
         self._snapshot, self._policy = snapshot, policy
         self._confinement = confinements(snapshot, policy)
         self._cost = {v.id: victim_cost(v, snapshot, policy) * _LEVEL**v.level for v in victims(snapshot, policy)}
-        self._prices: dict[object, tuple[int, int]] = {}
-        self._holders: dict[object, tuple[int, list[tuple[frozenset[JobId], int]]]] = {}
+        self._prices: dict[object, dict[HostId, tuple[int, int]]] = defaultdict(dict)
+        self._steps: dict[object, dict[HostId, tuple[list[int], list[int]]]] = defaultdict(dict)
         self._sums: dict[frozenset[JobId], int] = {}
         self._ranked: dict[object, list[HostClass]] = {}
         self._asked: Counter[object] = Counter()
@@ -96,11 +97,11 @@ class _Near:
 
     def _rank(self, role: Role, reach: Reach, required: Layer | None, hosts: list[HostClass]) -> list[HostClass]:
         """Hosts from the cheapest on; for gangs on several hosts domain by domain."""
-        priced = [(self._price(host, role, reach), host) for host in hosts]
+        priced = zip(self._priced(role, reach, hosts), hosts, strict=True)
         if role.count == 1 or required is Layer.HOST:
             need = role.count if required is Layer.HOST else 1
-            priced = [((price, blocks), host) for (price, blocks), host in priced if blocks >= need]
-            return [host for _, host in sorted(priced, key=lambda pair: (pair[0][0], self._number[pair[1].id]))]
+            able = [(price, self._number[host.id], host) for (price, blocks), host in priced if blocks >= need]
+            return [host for _, _, host in sorted(able, key=lambda entry: entry[:2])]
         layer = Layer.NVLINK if required is Layer.NVLINK else Layer.RACK
         by_domain: dict[str, list[tuple[int, int, HostClass]]] = defaultdict(list)
         for (price, blocks), host in priced:
@@ -113,39 +114,33 @@ class _Near:
             ranked.append((there < role.count, sum(price for price, _, _ in members) // there, domain, members))
         return [host for *_, members in sorted(ranked, key=lambda entry: entry[:3]) for _, _, host in members]
 
-    def _price(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, int]:
-        """About what must be evicted for one worker, or for all that fit, and how many fit."""
-        request = role.request
-        if not request.whole_gpus:
-            return 0, role.count
-        key = (host.id, reach, role.gpu_types, request.whole_gpus, role.count)
-        if key not in self._prices:
-            self._prices[key] = self._priced(host, role, reach)
-        return self._prices[key]
+    def _priced(self, role: Role, reach: Reach, hosts: list[HostClass]) -> list[tuple[int, int]]:
+        """For each host about what must be evicted for one worker, or for all that fit, and how many fit."""
+        whole, count = role.request.whole_gpus, role.count
+        if not whole:
+            return [(0, count)] * len(hosts)
+        known = self._prices[reach, role.gpu_types, whole, count]
+        steps = self._steps[reach, role.gpu_types]
+        for host in hosts:
+            if host.id not in known:
+                if host.id not in steps:
+                    steps[host.id] = self._freed(host, role, reach)
+                cards, price = steps[host.id]
+                blocks = min(count, cards[-1] // whole)
+                known[host.id] = price[bisect_left(cards, blocks * whole)], blocks
+        return [known[host.id] for host in hosts]
 
-    def _priced(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, int]:
-        whole = role.request.whole_gpus
-        number, held = self._held(host, role, reach)
-        blocks = min(role.count, number // whole)
-        gone: set[JobId] = set()
-        price, need = 0, blocks * whole
-        for jobs, cards in held:
-            if need <= 0:
-                break
-            price += self._sum(jobs - gone)
+    def _freed(self, host: HostClass, role: Role, reach: Reach) -> tuple[list[int], list[int]]:
+        """Numbers of cards that may come to be empty, rising from 0, those cheapest by card first; and their prices."""
+        empty = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
+        held = Counter(self._cheapest(card, reach) for card in empty)
+        order = sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0])))
+        cards, price, gone = [0], [0], frozenset[JobId]()
+        for jobs, number in order:
+            cards.append(cards[-1] + number)
+            price.append(price[-1] + self._sum(jobs - gone))
             gone |= jobs
-            need -= cards
-        return price, blocks
-
-    def _held(self, host: HostClass, role: Role, reach: Reach) -> tuple[int, list[tuple[frozenset[JobId], int]]]:
-        """How many cards may come to be empty, and who leaves them: the cheapest by card first, and how many each."""
-        key = (host.id, reach, role.gpu_types)
-        if key not in self._holders:
-            cards = [c for c in host.cards if c.may_empty(reach) and role.throughput_milli(c.kind.gpu_type) is not None]
-            held = Counter(self._cheapest(card, reach) for card in cards)
-            order = sorted(held.items(), key=lambda item: (self._sum(item[0]) // item[1], sorted(item[0])))
-            self._holders[key] = len(cards), order
-        return self._holders[key]
+        return cards, price
 
     def _cheapest(self, card: Card, reach: Reach) -> frozenset[JobId]:
         """Who leaves the card if it comes to be empty for these."""
