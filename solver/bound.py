@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from ..model.decision import GoalResult, GoalStatus, Preemption
+from ..model.decision import GoalResult, GoalStatus
 from ..model.ids import JobId, TeamId
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -15,7 +15,6 @@ from .goals import GoalValue, usable_left, values
 from .goals_planned import planned_goals
 from .later import Plans
 from .order import Order, order, value_milli
-from .plan import assemble
 from .returning import returners
 from .rights import Key, Rights, rights_of
 from .sizes import ways
@@ -39,8 +38,7 @@ def uppers(
     """
     ranks = order(snapshot, policy)
     gangs = [record for record in candidates(snapshot) if record.id in startable]
-    # Where no gang can start, nobody leaves.
-    empty = values(snapshot, policy, (), everyone_leaves(snapshot, policy) if gangs else ())
+    empty = values(snapshot, policy, ())
     ideal = ideal_plans(snapshot, policy) if plans is None else _earliest(snapshot.now_s, policy, startable, plans)
     bounds = []
     for value in empty:
@@ -77,11 +75,6 @@ def _earliest(now_s: int, policy: Policy, startable: frozenset[JobId], plans: Pl
         left_s = policy.time.plan_horizon_s - (first[record.id] - now_s) if record.id in first else 0
         most[f"plan[{record.level}]"] += value_milli(record, policy) * left_s
     return dict(most)
-
-
-def everyone_leaves(snapshot: Snapshot, policy: Policy) -> tuple[Preemption, ...]:
-    """All that this round could preempt, preempted."""
-    return assemble(snapshot, policy, (), [record.id for record in victims(snapshot, policy)]).preemptions
 
 
 def level_of(goal: GoalValue) -> int:
@@ -146,7 +139,7 @@ def judge(
             one_more = value.name.startswith("start[") and top - value.value <= _worth(
                 snapshot, policy, level_of(value)
             )
-            if one_more or short <= _one_gang(snapshot, policy, level_of(value)):
+            if one_more or short <= one_gang(snapshot, policy, level_of(value)):
                 status = GoalStatus.WITHIN_A_GANG
         results.append(
             GoalResult(name=value.name, unit=value.unit, value=value.value, bound=top, status=status, parts=value.parts)
@@ -154,7 +147,7 @@ def judge(
     return tuple(results)
 
 
-def _one_gang(snapshot: Snapshot, policy: Policy, level: int) -> int:
+def one_gang(snapshot: Snapshot, policy: Policy, level: int) -> int:
     """milli-GPU that a gap may have and still be within a gang.
 
     The larger of a share of what the level runs and the largest gang that waits at the level.

@@ -22,6 +22,7 @@ from .demand import Confinement, candidates, victims
 from .domains import Domains
 from .held import HostClass
 from .leaving import Ways, as_all_may_leave
+from .lineage import limited
 from .moved import moved_id
 from .places import Places
 from .remember import remembered
@@ -127,7 +128,7 @@ def reduce(snapshot: Snapshot, policy: Policy, *, narrow: Narrow | None = None, 
 
     `narrow` leaves gangs only some of their hosts; those of levels below `least` are left out.
     """
-    round_, size = _Round(snapshot, policy, narrow), _Size()
+    round_, size = _Round(snapshot, policy, narrow), _Size(snapshot)
     asked = (candidate for candidate in candidates(snapshot) if candidate.level >= least)
     return round_.instance([gang for candidate in asked for gang in round_.starts(candidate, size)])
 
@@ -138,7 +139,7 @@ def uppermost(snapshot: Snapshot, policy: Policy, most: int) -> tuple[Instance, 
     Slots are counted as if gangs were merged wherever they can be. 0 is the lowest level where the round is whole; None
     where the gangs of the highest level have more slots.
     """
-    round_, size = _Round(snapshot, policy, None), _Size()
+    round_, size = _Round(snapshot, policy, None), _Size(snapshot)
     gangs: dict[JobId, list[Gang]] = {}
     least = None
     levels = sorted({record.level for record in candidates(snapshot)}, reverse=True)
@@ -162,18 +163,21 @@ def uppermost(snapshot: Snapshot, policy: Policy, most: int) -> tuple[Instance, 
 
 
 class _Size:
-    """Slots counted as if gangs were merged wherever they can be: those of one worker each place once."""
+    """Slots counted as if gangs were merged wherever they can be: those of one worker that are alike once."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.slots = 0
-        self._known: set[int] = set()
+        self._limits = limited(snapshot)
+        self._known: set[object] = set()
 
     def add(self, gang: Gang) -> None:
         """Counts one more."""
+        record = gang.record
         for workers in gang.workers:
-            if gang.record.job.workers > 1 or id(workers.slots) not in self._known:
+            alike = id(workers.slots), record.level, gang.reach, self._limits.get(record.job.team)
+            if record.job.workers > 1 or alike not in self._known:
                 self.slots += len(workers.slots)
-                self._known.add(id(workers.slots))
+                self._known.add(alike)
 
 
 @remembered

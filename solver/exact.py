@@ -24,7 +24,7 @@ from .objective import Goal, goals_of_levels, goals_of_the_round
 from .plan import Plan
 from .reprieve import reprieve
 from .stages import Incumbent, Outcome, run
-from .top_up import top_up
+from .top_up import beside, top_up
 from .variables import Variables
 from .verify import verify_starts
 
@@ -109,7 +109,7 @@ def search(
     if found is not None and guard.remaining_s() > len(candidates(instance.snapshot)) * _PLACED_S:
         level = _unsolved(listed, outcome, incumbent, least)
         if level is not None:
-            best = _better(best, _topped_up(found, level, instance.snapshot, policy, drains))
+            best = _better(best, _filled(found, best, level, instance.snapshot, policy, drains))
     best = _better(best, found)
     lap("decode")
     return best, outcome, (len(model.proto.variables), len(model.proto.constraints))
@@ -184,6 +184,21 @@ def _unsolved(listed: Sequence[Goal], outcome: Outcome, incumbent: Incumbent, le
         if goal.level is not None and (result is None or not result.solved or result.far):
             return goal.level + (result is None or not goal.name.startswith("start[") or result.value < mark)
     return least or None
+
+
+def _filled(
+    found: Candidate, best: Candidate, level: int, snapshot: Snapshot, policy: Policy, drains: Plans
+) -> Candidate | None:
+    """The exact decision's starts of that level and above, with what the plan at hand has below it.
+
+    Where these do not go together, or are no better, with all that the greedy adds to them, which takes far longer.
+    """
+    both = beside(snapshot, policy, found.plan, best.plan, level)
+    if both is not None:
+        one = candidate(Stage.EXACT, both, snapshot, policy)
+        if one.rank > best.rank:
+            return one
+    return _topped_up(found, level, snapshot, policy, drains)
 
 
 def _topped_up(found: Candidate, level: int, snapshot: Snapshot, policy: Policy, drains: Plans) -> Candidate | None:

@@ -167,9 +167,14 @@ def _without(instance: Instance, plan: Plan, used: set[HostId]) -> Instance:
     names = frozenset((*(victim.id for victim in kept), *(moved_id(record.id) for record in movers)))
     out = ways_out(kept, movers)
     known: dict[Reach, Reach] = {}
+    # Equal reaches become one object: large sets that are not take long to compare.
+    same: dict[Reach, Reach] = {}
 
     def less(reach: Reach) -> Reach:
-        return known.setdefault(reach, reach & names)
+        if reach not in known:
+            left = reach & names
+            known[reach] = same.setdefault(left, left)
+        return known[reach]
 
     gangs = tuple(
         replace(gang, reach=less(gang.reach), widest_reach=less(gang.widest_reach)) for gang in instance.gangs

@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model.ids import JobId, TeamId
-from ..model.snapshot import Snapshot
+from ..model.ids import JobId
 from .classes import Gang, Instance, WorkerClass
-from .constraints.quota import lineage
 from .later import Plans
+from .lineage import limited
 from .slots import Slot, slots_on
 
 
@@ -51,7 +50,7 @@ class _Traits:
 
     def __init__(self, instance: Instance, plans: Plans) -> None:
         self._over, self._times = plans.over, sorted({at for gang in plans.gangs for at in gang.starts})
-        self._limited = _limited(instance.snapshot)
+        self._limited = limited(instance.snapshot)
         self._slots: dict[int, int] = {}
         self._equal: dict[tuple[Slot, ...], int] = {}
 
@@ -77,15 +76,6 @@ class _Traits:
         if id(slots) not in self._slots:
             self._slots[id(slots)] = self._equal.setdefault(slots, len(self._equal))
         return self._slots[id(slots)]
-
-
-def _limited(snapshot: Snapshot) -> dict[TeamId, list[tuple[TeamId, str]]]:
-    """For each team the limits that it counts in: whose, and of which GPU type."""
-    above, own = lineage(snapshot), {team.id: team.limit or () for team in snapshot.teams}
-    return {
-        team.id: [(one, quota.gpu_type) for one in above(team.id) for quota in own.get(one, ())]
-        for team in snapshot.teams
-    }
 
 
 def _merged(gangs: Sequence[Gang], instance: Instance) -> Gang:

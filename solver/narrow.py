@@ -72,10 +72,13 @@ def _without(instance: Instance, staying: frozenset[JobId]) -> Instance:
     if not staying:
         return instance
     known: dict[Reach, Reach] = {}
+    # Equal reaches become one object: large sets that are not take long to compare.
+    same: dict[Reach, Reach] = {}
 
     def less(reach: Reach) -> Reach:
         if reach not in known:
-            known[reach] = reach if reach.isdisjoint(staying) else reach - staying
+            left = reach if reach.isdisjoint(staying) else reach - staying
+            known[reach] = same.setdefault(left, left)
         return known[reach]
 
     places, still = Places(instance.hosts.values()), _Still(instance, staying)

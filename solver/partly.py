@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.decision import Grain
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
-from .bound import level_of
+from .bound import level_of, one_gang
 from .classes import Instance
 from .demand import candidates
 from .drains import Promise, promises
@@ -21,6 +21,7 @@ from .guard import Guard
 from .kernel import WAITING, kernel
 from .later import LaterGang, Plans, plans
 from .merge import merged
+from .narrow import narrowed
 from .stages import Outcome
 
 Result = tuple[Candidate, Outcome, tuple[int, int], Grain]
@@ -46,24 +47,33 @@ def in_part(
     waiting = candidates(snapshot)
     if not policy.solve.exact_columns or not affordable(WAITING * len(waiting), guard):
         return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
-    if any(record.level >= LEVEL for record in waiting) and _attained(best, limits):
-        # Of these levels there is no more to be had, at no less, and the round is too large for the others.
+    highest_wait = any(record.level >= LEVEL for record in waiting)
+    if highest_wait and _attained(snapshot, policy, best, limits):
+        # Of these levels there is no more to be had, at hardly less, and the round is too large for the others.
         return best, Outcome(stopped="columns"), (0, 0), Grain.SINGLETONS
     if upper is not None and upper[1] <= max(LEVEL, min((record.level for record in waiting), default=0)):
         instance, level = upper
-        found = highest(instance, plans(instance), level, best, limits, guard, lap)
+        if highest_wait:
+            # With those below them too the search would end at its budget.
+            level, gangs = LEVEL, (gang for gang in instance.gangs if gang.record.level >= LEVEL)
+            instance = replace(instance, gangs=tuple(gangs))
+        narrow, left = narrowed(instance, plans(instance), best.values, limits, limits)
+        found = highest(narrow, left, level, best, limits, guard, lap)
         if found is not None:
             return found
     return around(snapshot, policy, best, limits, guard, lap)
 
 
-def _attained(best: Candidate, limits: Sequence[int]) -> bool:
-    """Whether the plan has all there is to have for the highest levels, and nobody leaves for it."""
-    return all(
-        value.value == limit
-        for value, limit in zip(best.values, limits, strict=True)
-        if "[" in value.name and level_of(value) >= LEVEL - value.name.startswith("spare[")
-    )
+def _attained(snapshot: Snapshot, policy: Policy, best: Candidate, limits: Sequence[int]) -> bool:
+    """Whether the plan has all there is to have for the highest levels, and at most a gang below leaves for it."""
+    for value, limit in zip(best.values, limits, strict=True):
+        level = level_of(value) if "[" in value.name else 0
+        if level >= LEVEL and value.value < limit:
+            return False
+        if value.name == f"spare[{LEVEL - 1}]":
+            # A milli-GPU that leaves is worth at least the horizon, as in `judge`.
+            return limit - value.value <= policy.objective.horizon_s * one_gang(snapshot, policy, level)
+    return True
 
 
 def highest(

@@ -50,6 +50,31 @@ def top_up(snapshot: Snapshot, policy: Policy, plan: Plan, level: int) -> Iterat
             added = _without(added, {fault.subject for fault in faults}, records)
 
 
+def beside(snapshot: Snapshot, policy: Policy, plan: Plan, other: Plan, level: int) -> Plan | None:
+    """The first plan's starts of that level and above with the other's below it, whose hosts are set aside, too.
+
+    None where they take each other's cards, or keep some rule only without one another.
+    """
+    if plan.resizes or other.resizes:
+        return None
+    records = {record.id: record for record in snapshot.jobs}
+    above = [start for start in plan.starts if records[start.job].level >= level]
+    below = [start for start in other.starts if records[start.job].level < level]
+    if not _cards(above).isdisjoint(_cards(below)):
+        return None
+    starts, victims = (*above, *below), {act.job for act in (*plan.preemptions, *other.preemptions)}
+    begun = {start.job for start in starts}
+    kept = (reservation for reservation in other.reservations if reservation.job not in begun)
+    plans = [Planned(records[r.job], r.placement, r.planned_start_s) for r in kept]
+    both = reprieve(snapshot, policy, starts, victims, plans)
+    faults = verify_starts(snapshot, policy, both.starts, both.preemptions, both.reservations, both.resizes)
+    return None if faults else both
+
+
+def _cards(starts: Sequence[Start]) -> set[tuple[HostId, int]]:
+    return {(worker.host, gpu) for start in starts for worker in start.placement.workers for gpu in worker.gpus}
+
+
 def _without(starts: list[Start], subjects: set[str], records: dict[JobId, JobRecord]) -> list[Start]:
     """Without the starts at fault, and the lowest on each host at fault, of which one card may be told."""
     gone = {start.job for start in starts if start.job in subjects}

@@ -17,8 +17,9 @@ from ...model.snapshot import JobRecord
 from ...model.topology import Layer
 from ..classes import Gang, Instance
 from ..demand import placeable
+from ..lineage import Lineage
 from ..variables import Variables
-from .quota import held_by_type, lineage
+from .quota import held_by_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class _Near:
         self._pooled = {host.id for host in snapshot.hosts if self._pools and placeable(host)}
         self._broken = {(host.id, gpu.index) for host in snapshot.hosts for gpu in host.gpus if not gpu.healthy}
         self._limits = {(team.id, quota.gpu_type) for team in snapshot.teams for quota in team.limit or ()}
-        self._line = lineage(snapshot)
+        self._line = Lineage(snapshot)
         self._layers: dict[str, set[Layer]] = {}
         for record in snapshot.jobs:
             for rule in record.job.anti_affinity:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from ortools.sat.python.cp_model import CpModel, LinearExprT
 
 from ...model.ids import HostId, JobId, TeamId
-from ...model.snapshot import JobRecord, Snapshot
+from ...model.snapshot import JobRecord
 from ..classes import Gang, Instance, WorkerClass
+from ..lineage import Lineage
 from ..variables import Variables
 from .cuts import Place, fits
 
@@ -40,7 +41,7 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     }
     if not limits:
         return
-    above = lineage(instance.snapshot)
+    above = Lineage(instance.snapshot)
     starting: dict[Key, list[Part]] = defaultdict(list)
     for gang in instance.coming:
         for workers in gang.workers:
@@ -66,27 +67,7 @@ def _part(gang: Gang, workers: WorkerClass, gpu_type: str, variables: Variables)
     )
 
 
-def lineage(snapshot: Snapshot) -> _Lineage:
-    """Gives for each team of the snapshot itself and all teams above it."""
-    return _Lineage({team.id: team.parent for team in snapshot.teams})
-
-
-class _Lineage:
-    """A team and all teams above it."""
-
-    def __init__(self, parents: dict[TeamId, TeamId | None]) -> None:
-        self._parents = parents
-
-    def __call__(self, team: TeamId) -> list[TeamId]:
-        line: list[TeamId] = []
-        cursor: TeamId | None = team
-        while cursor is not None:
-            line.append(cursor)
-            cursor = self._parents.get(cursor)
-        return line
-
-
-def _held(instance: Instance, above: _Lineage) -> tuple[dict[Key, int], dict[Key, list[tuple[JobId, int]]]]:
+def _held(instance: Instance, above: Lineage) -> tuple[dict[Key, int], dict[Key, list[tuple[JobId, int]]]]:
     """milli-GPU by team and type that running work holds, and what each that may leave holds of it, in each way."""
     types = {(host.id, gpu.index): gpu.gpu_type for host in instance.snapshot.hosts for gpu in host.gpus}
     held: dict[Key, int] = defaultdict(int)

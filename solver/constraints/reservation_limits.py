@@ -16,9 +16,10 @@ from ...model.snapshot import JobRecord
 from ..classes import Instance, WorkerClass
 from ..demand import placeable
 from ..later import LaterGang
+from ..lineage import Lineage
 from ..slots import Slot
 from ..variables import Variables
-from .quota import held_by_type, lineage
+from .quota import held_by_type
 from .reserved import LEVEL, on_cards
 
 
@@ -111,7 +112,7 @@ class _Rows:
 
 
 def _limits(instance: Instance) -> Iterator[_Cap]:
-    snapshot, above = instance.snapshot, lineage(instance.snapshot)
+    snapshot, above = instance.snapshot, Lineage(instance.snapshot)
     limits = [(team.id, quota) for team in snapshot.teams for quota in team.limit or ()]
     types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus} if limits else {}
     held = [(record, held_by_type(record, types)) for record in snapshot.jobs if limits and record.placement]
