@@ -20,6 +20,7 @@ from .confinements import confinements
 from .demand import allowed_sites, candidates, card_takes, victims
 from .held import HostClass
 from .leaving import as_all_may_leave
+from .lineage import Lineage
 from .lp_bins import Bin, Pool, bins_of, even_merged
 from .lp_model import LpModel
 from .returning import returners, smaller
@@ -192,33 +193,25 @@ class Relaxation:
         limits = {(team.id, quota.gpu_type): quota.gpu_milli for team in teams for quota in team.limit or ()}
         if not limits:
             return
-        parent = {team.id: team.parent for team in teams}
+        line = Lineage(self._snapshot)
         types = {(host.id, gpu.index): gpu.gpu_type for host in self._snapshot.hosts for gpu in host.gpus}
         rows: dict[tuple[TeamId, str], dict[int, int]] = {key: {} for key in limits}
         room = dict(limits)
         for record in self._snapshot.jobs:
             for gpu_type, milli in _held(record, types).items():
-                for team in _line(record.job.team, parent):
+                for team in line(record.job.team):
                     if (team, gpu_type) in limits:
                         room[team, gpu_type] -= milli
                         for column in self.out.get(record.id, ()):
                             rows[team, gpu_type][column] = -milli
         for record, column in self.starts:
             for gpu_type, milli in _bound(record.job).items():
-                for team in _line(record.job.team, parent):
+                for team in line(record.job.team):
                     if (team, gpu_type) in limits:
                         rows[team, gpu_type][column] = milli
         for key, terms in rows.items():
             # A limit that running work exceeds already binds no more than what leaves.
             self.model.at_most(terms, max(0, room[key]))
-
-
-def _line(team: TeamId | None, parent: Mapping[TeamId, TeamId | None]) -> list[TeamId]:
-    line = []
-    while team is not None:
-        line.append(team)
-        team = parent.get(team)
-    return line
 
 
 def _held(record: JobRecord, types: Mapping[tuple[HostId, int], str]) -> Counter[str]:

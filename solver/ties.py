@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ..model.decision import Resize, Start
-from ..model.ids import HostId, JobId, TeamId
+from ..model.ids import HostId, JobId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from ..model.topology import Layer
 from .demand import placeable
+from .lineage import Lineage
 from .rights import Runner, may_evict, rights_of
 
 Mark = tuple[str, ...]
@@ -30,7 +31,7 @@ class Ties:
         }
         self._taking = {host.id for host in snapshot.hosts if placeable(host)}
         self._broken = {(host.id, gpu.index) for host in snapshot.hosts for gpu in host.gpus if not gpu.healthy}
-        self._parent = {team.id: team.parent for team in snapshot.teams}
+        self._lineage = Lineage(snapshot)
         self._paths = {host.id: host.path for host in snapshot.hosts}
         self._types = {(host.id, gpu.index): gpu.gpu_type for host in snapshot.hosts for gpu in host.gpus}
         self._layers: dict[str, set[Layer]] = defaultdict(set)
@@ -99,11 +100,3 @@ class Ties:
 
     def _type(self, host: HostId, index: int) -> str:
         return self._types[host, index]
-
-    def _lineage(self, team: TeamId) -> list[TeamId]:
-        line: list[TeamId] = []
-        cursor: TeamId | None = team
-        while cursor is not None:
-            line.append(cursor)
-            cursor = self._parent.get(cursor)
-        return line
