@@ -202,7 +202,10 @@ def _role(workers: int, milli: int, draw: random.Random) -> Role:
 def _running(
     snapshot: Snapshot, size: Size, draw: random.Random, change: Callable[[JobRecord], JobRecord]
 ) -> tuple[JobRecord, ...]:
-    """Jobs placed one after another until the cards in use reach the load; a third of the levels' order by chance."""
+    """Jobs placed one after another until the cards in use reach the load, none for longer than its limit.
+
+    What runs past its limit is stopped in no time: every plan would wait for room that is about to be free.
+    """
     placer = Placer(snapshot, Policy(), Books(snapshot))
     most = size.load * sum(host.gpu_milli for host in snapshot.hosts)
     found: list[JobRecord] = []
@@ -210,7 +213,7 @@ def _running(
     while held < most and number < 4 * size.hosts:
         job = _job(f"r{number:06}", draw)
         number += 1
-        ran_s = draw.randrange(300, 86_400)
+        ran_s = draw.randrange(300, min(86_400, job.walltime_limit_s or 86_400))
         record = change(JobRecord(job=job, submitted_s=NOW_S - ran_s - 600))
         placement = placer.place(record)
         if placement is not None:

@@ -1,4 +1,7 @@
-"""Made-up fleets as worlds that go on: each minute 1 % of what runs ends, and as many jobs as 1 % of the hosts come."""
+"""Made-up fleets as worlds that go on: each minute 1 % of what runs ends, and as many jobs as 1 % of the hosts come.
+
+Who reaches its walltime limit ends, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..model.job_state import JobState
+from ..model.limits import ran_s
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
 from .full_rules import with_reserved_pool
@@ -47,7 +51,14 @@ class MadeUp:
         count = max(1, self._size.hosts // 100)
         coming = map(self._change, jobs(self._size, self._seed, self._next, count, now_s + EVERY_S))
         self._next += count
-        return now_s + EVERY_S, [*gone, *coming]
+        return now_s + EVERY_S, [*gone, *self._overdue(now_s + EVERY_S, records, gone), *coming]
+
+    @staticmethod
+    def _overdue(now_s: int, records: Iterable[JobRecord], gone: Iterable[JobRecord]) -> list[JobRecord]:
+        """Those whose limit is over by then, among them nobody who is gone."""
+        others = {record.id for record in gone}
+        running = (r for r in records if r.state is JobState.RUNNING and r.id not in others)
+        return [ended(r) for r in running if ran_s(r, now_s) >= (r.job.walltime_limit_s or now_s)]
 
 
 def one_in_a_hundred(now_s: int, records: Iterable[JobRecord], draw: random.Random) -> list[JobRecord]:
