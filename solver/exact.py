@@ -11,6 +11,7 @@ from ..model.decision import Stage
 from ..model.policy import Policy
 from ..model.snapshot import Snapshot
 from . import symmetry
+from .bound import one_gang
 from .classes import Instance
 from .constraints import FAMILIES
 from .decode import decode
@@ -21,9 +22,10 @@ from .goals import GoalValue, values
 from .guard import Guard
 from .later import NO_PLANS, Plans
 from .objective import Goal, goals_of_levels, goals_of_the_round
+from .outcome import Incumbent, Outcome
 from .plan import Plan
 from .reprieve import reprieve
-from .stages import Incumbent, Outcome, run
+from .stages import run
 from .top_up import beside, top_up
 from .variables import Variables
 from .verify import verify_starts
@@ -33,6 +35,12 @@ Lap = Callable[[str], None]
 
 LARGE = 5_000
 """Columns above which gangs are merged and only the goals of levels solved, by one search each, as far as proven."""
+
+EXACT_LEVEL = 2
+"""In large rounds goals of this level and above are sought until they are proven."""
+
+GANG_PARTS = 16
+"""Those below are sought within one of so many parts of a gang."""
 
 _WRITTEN_S = 0.0001
 """Seconds in which a column is surely written into a model, with its rows."""
@@ -96,8 +104,18 @@ def search(
     incumbent = Incumbent([attained[goal.name][0] for goal in listed], encode(variables, best.plan))
     lap("encode")
     starts, leaves = _starts(variables), _leaves(variables)
+    gaps = _gaps(listed, instance) if large else {}
     outcome = run(
-        model, listed, incumbent, limits, effort, guard=guard, starts=starts, leaves=leaves, thorough=not large
+        model,
+        listed,
+        incumbent,
+        limits,
+        effort,
+        guard=guard,
+        starts=starts,
+        leaves=leaves,
+        gaps=gaps,
+        thorough=not large,
     )
     outcome.spent_ms += spent_ms
     lap("exact")
@@ -138,6 +156,16 @@ def _sought(goal: Goal, least: int, best: Candidate) -> bool:
         return True
     first = next(value.name for value in best.values if value.name.endswith(f"[{goal.level}]"))
     return goal.level == least - 1 and goal.name == first and goal.name.startswith("spare[")
+
+
+def _gaps(listed: Sequence[Goal], instance: Instance) -> dict[str, int]:
+    """How near their bounds goals of the usual levels are sought: what is left then is worth no further search."""
+    worth = instance.policy.objective.horizon_s
+    return {
+        goal.name: one_gang(instance.snapshot, instance.policy, goal.level) * worth // GANG_PARTS
+        for goal in listed
+        if goal.level is not None and goal.level < EXACT_LEVEL and goal.name.startswith(("spare[", "start["))
+    }
 
 
 def _starts(variables: Variables) -> list[tuple[int, cp_model.IntVar]]:

@@ -18,8 +18,8 @@ from .guard import Guard
 from .later import Plans
 from .merge import merged
 from .narrow import narrowed
+from .outcome import Outcome, StageResult
 from .partly import LEVEL, Result, around, highest
-from .stages import Outcome, StageResult
 
 _TURNS = 2
 """How often the lower levels are searched at most: again where the first time left out what a plan came to need."""
@@ -85,10 +85,10 @@ def _reopened(outcome: Outcome, marks: Sequence[GoalValue], ideal: Sequence[int]
 
 
 def _tightened(values: Sequence[GoalValue], results: Sequence[StageResult], limits: Sequence[int]) -> list[int]:
-    """The limits with the bounds of these goals, which hold up to the first one that the decision has otherwise."""
+    """The limits with the bounds of these goals, which hold up to the first one of which the decision has less."""
     bounds = list(limits)
     for number, (value, result) in enumerate(zip(values, results, strict=False)):
         bounds[number] = min(limits[number], result.bound)
-        if value.value != result.value:
+        if value.value < result.value:
             break
     return bounds

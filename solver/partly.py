@@ -22,7 +22,7 @@ from .kernel import WAITING, kernel
 from .later import LaterGang, Plans, plans
 from .merge import merged
 from .narrow import narrowed
-from .stages import Outcome
+from .outcome import Outcome
 
 Result = tuple[Candidate, Outcome, tuple[int, int], Grain]
 """The better plan, what the search reached and bounds, the size of its model, and how the round was told apart."""

@@ -22,12 +22,12 @@ from .guard import Guard, Unlimited
 from .in_turn import at_once, in_turn
 from .later import NO_PLANS, plans
 from .lp_bound import lp_bounds
+from .outcome import Outcome
 from .partly import in_part
 from .prefetch import prefetches
 from .reserve import Step, allows, beside, keeping, timed
 from .sizes import least as smallest
 from .sizes import settled
-from .stages import Outcome
 
 _FEWEST_COLUMNS = 4_000
 """Exact models of at most this many columns are counted before they are called too large."""
@@ -141,13 +141,13 @@ def _unbounded(best: Candidate, outcome: Outcome) -> bool:
 def _bounds(best: Candidate, outcome: Outcome, limits: Sequence[int]) -> list[int]:
     """A valid bound for each goal of the decision.
 
-    The exact stage bounds goal k given the values it froze for the goals before; these bounds hold for the decision
-    up to and including the first goal on which the decision differs from what was frozen. Behind that, and where no
-    stage came, only what no decision can exceed holds.
+    The exact stage bounds goal k over all decisions that attain at least what it froze for the goals before; these
+    bounds hold for the decision up to and including the first goal of which it attains less. Behind that, and where
+    no stage came, only what no decision can exceed holds.
     """
     bounds = list(limits)
     for number, (result, value) in enumerate(zip(outcome.results, best.values, strict=False)):
         bounds[number] = min(limits[number], result.bound)
-        if result.value != value.value:
+        if value.value < result.value:
             break
     return bounds

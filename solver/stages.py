@@ -9,61 +9,26 @@ that leaves unproven. A hint slows the `start` goals down, whose bound the LP fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import floor, gcd, inf
-from typing import Any
 
 from ortools.sat.python import cp_model
 
 from ..model.policy import SolvePolicy
 from .guard import Guard
 from .objective import Goal
+from .outcome import Incumbent, Outcome, StageResult
+from .strategies import Prepare, max_lp, portfolio, quickly
 
 MINIMUM_MS = 1
-Prepare = Callable[[Any], None]
 Starts = Sequence[tuple[int, cp_model.IntVar]]
 """For each gang that may start or be planned: its level, and the variable that says whether it does."""
 
 _PROPAGATED_S = 0.002
 """Deterministic time after which presolve is asked to complete an incumbent after all, in seconds."""
 
-EXACT_LEVEL = 2
-"""In large rounds goals of levels below this are sought within less than a gang, others until they are proven."""
-
 SOLVED = (cp_model.OPTIMAL, cp_model.FEASIBLE)
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """The outcome of one goal.
-
-    `solved` is False where the solver was not asked or found nothing in its budget; `far` is True where what it found
-    is more than a gang from its bound.
-    """
-
-    value: int
-    bound: int
-    solved: bool
-    far: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Incumbent:
-    """A decision known to keep all rules (the greedy's): its goals, and the placing variables' values."""
-
-    values: Sequence[int]
-    assignment: Sequence[tuple[cp_model.IntVar, int]]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the exact stage reached: one result a goal, the last solution (values by variable index), what it spent."""
-
-    results: list[StageResult] = field(default_factory=list)
-    solution: Sequence[int] | None = None
-    spent_ms: int = 0
-    stopped: str = ""
 
 
 def run(
@@ -76,15 +41,17 @@ def run(
     guard: Guard,
     starts: Starts = (),
     leaves: Starts = (),
+    gaps: Mapping[str, int] | None = None,
     thorough: bool = True,
 ) -> Outcome:
     """Solves all goals in order; no stage ends below the incumbent while the stages before ended equal to it.
 
     `uppers`: what no decision can exceed, one a goal. Of the deterministic milliseconds for all goals what one goal
-    leaves goes to the next ones. Not `thorough`: by the first search alone, no further than proven, and of decisions
-    with equal starts preferably one in which fewer of `leaves` leave.
+    leaves goes to the next ones. Not `thorough`: by the first search alone, no further than to the goal's gap of
+    `gaps` (proven, where it has none), and of decisions with equal starts preferably one in which fewer of `leaves`
+    leave.
     """
-    search = _Search(model, incumbent, effort.seed, guard, starts, leaves)
+    search = _Search(model, incumbent, effort.seed, guard, starts, leaves, gaps or {})
     for number, goal in enumerate(goals):
         left = effort.budget_ms - search.outcome.spent_ms
         if left < MINIMUM_MS or guard.remaining_s() <= 0:
@@ -114,12 +81,13 @@ def _part(goal: Goal, *, thorough: bool, last: bool) -> int:
 class _Gentle:
     """How a goal is sought that need not be proven to the last, and whom it should rather not make leave.
 
-    `gap`: what is worth no further search, and `gang` what the goal gains by the largest gang, if it is of gangs. Each
-    of `leaves` who leaves counts less than anything that the goal counts.
+    `gap`: what is worth no further search, `gang` and `least` what the goal gains by the largest and the smallest gang,
+    if it is of gangs. Each of `leaves` who leaves counts less than anything that the goal counts.
     """
 
     gap: int = 0
     gang: int = 0
+    least: int = 0
     leaves: tuple[cp_model.IntVar, ...] = ()
 
     @property
@@ -147,8 +115,10 @@ class _Search:
         guard: Guard,
         starts: Starts,
         leaves: Starts,
+        gaps: Mapping[str, int],
     ) -> None:
         self.model = model
+        self.gaps = gaps
         self.starts = starts
         self.leaves = leaves
         self.incumbent = incumbent
@@ -186,12 +156,12 @@ class _Search:
         self.model.maximize(gentle.over(expression(goal, scale)))
         bottom = goal.constant + self._least(goal)
         result = StageResult(bottom if known is None else known, upper, solved=False)
-        searches = (_max_lp, _portfolio) if thorough else (_quickly,)
+        searches = (max_lp, portfolio) if thorough else (quickly,)
         if not thorough and not self.level_with_incumbent and self.outcome.solution is not None:
             # Its rows leave few decisions: without one to start from the search may find none at all.
             self._hint(self.outcome.solution)
         for number, prepare in enumerate(searches):
-            if result.value == result.bound:
+            if result.bound - result.value <= gentle.gap * scale:
                 return StageResult(result.value, result.bound, solved=True)
             if result.value > bottom:
                 self.model.add(expression(goal) >= result.value - goal.constant)
@@ -199,7 +169,33 @@ class _Search:
                 self._hint_best(goal)
             share = max(MINIMUM_MS, share_ms // len(searches))
             result = self._attempt(goal, scale, result, prepare, share, gentle)
+        if gentle.least and result.solved and result.bound - result.value >= gentle.least:
+            result = self._extended(goal, result, share_ms, gentle)
         return result
+
+    def _extended(self, goal: Goal, so_far: StageResult, share_ms: int, gentle: _Gentle) -> StageResult:
+        """The last solution with all that goes beside it: what a wide gap leaves may be gangs that just fit.
+
+        All that the solution decides stays, so that next to nothing is left to be searched.
+        """
+        whole, found = self.model, self.outcome.solution or ()
+        self.model = whole.clone()
+        for variable, _ in self.incumbent.assignment:
+            domain = self.model.proto.variables[variable.index].domain
+            # As a list: the solver's own sequence takes a negative index for one beside its end.
+            most = list(domain)[-1]
+            domain.clear()
+            domain.extend([found[variable.index], most])
+        stopped, solver = self.outcome.stopped, self._solved(goal, share_ms, quickly)
+        self.model, self.outcome.stopped = whole, stopped
+        if solver is None:
+            return so_far
+        more = tuple(solver.response_proto.solution)
+        value = _value(goal, more)
+        if value <= so_far.value:
+            return so_far
+        self.outcome.solution = more
+        return replace(so_far, value=value, far=so_far.bound - value > gentle.gang)
 
     def _leave_out_below(self, level: int | None) -> None:
         """Nobody of a lower level starts while the goals of a level are searched for: whoever does only takes room."""
@@ -207,29 +203,42 @@ class _Search:
             started.proto.domain[1] = int(level is None or own >= level)
 
     def _gentle(self, goal: Goal, scale: int) -> _Gentle:
-        """How a large round seeks it: below the highest levels within less than any gang gains, and sparing others."""
+        """How a large round seeks it: to its gap, and sparing others."""
+        gap = self.gaps.get(goal.name, 0) // scale
         if goal.level is None or not goal.name.startswith("start["):
-            return _Gentle()
+            return _Gentle(gap)
         leaves = tuple(left for level, left in self.leaves if level < goal.level)
         own = {started.index for level, started in self.starts if level == goal.level}
         gains = [coefficient for coefficient, variable in goal.terms if variable.index in own]
-        gap = (min(gains, default=1) - 1) // scale if goal.level < EXACT_LEVEL else 0
-        return _Gentle(gap, max(gains, default=0), leaves)
+        return _Gentle(gap, max(gains, default=0), min(gains, default=0), leaves)
 
     def _attempt(
         self, goal: Goal, scale: int, so_far: StageResult, prepare: Prepare, share_ms: int, gentle: _Gentle
     ) -> StageResult:
         """One search from what is known; the better value and the tighter bound of both."""
+        solver = self._solved(goal, share_ms, prepare, gentle.gap * gentle.factor)
+        if solver is None:
+            return so_far
+        self.outcome.solution = tuple(solver.response_proto.solution)
+        value = _value(goal, self.outcome.solution)
+        if solver.response_proto.status == cp_model.OPTIMAL and not gentle.gap:
+            return StageResult(value, value, solved=True)
+        bound = goal.constant + scale * gentle.bound(_rounded(solver.best_objective_bound))
+        bound = max(value, min(so_far.bound, bound))
+        return StageResult(value, bound, solved=True, far=bool(gentle.gang) and bound - value > gentle.gang)
+
+    def _solved(self, goal: Goal, share_ms: int, prepare: Prepare, gap: int = 0) -> cp_model.CpSolver | None:
+        """A solver that found a solution; None where there is no time left, or it found none in what it had."""
         remaining = self.guard.remaining_s()
         if remaining <= 0:
             self.outcome.stopped = "deadline"
-            return so_far
+            return None
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.num_workers = 1
         parameters.random_seed = self.seed
         parameters.max_deterministic_time = share_ms / 1000
-        parameters.absolute_gap_limit = max(parameters.absolute_gap_limit, gentle.gap * gentle.factor)
+        parameters.absolute_gap_limit = max(parameters.absolute_gap_limit, gap)
         if remaining < inf:
             parameters.max_time_in_seconds = remaining
         prepare(parameters)
@@ -239,17 +248,11 @@ class _Search:
             raise AssertionError(f"the model of goal {goal.name} is invalid: {self.model.validate()}")
         if status == cp_model.INFEASIBLE:
             raise AssertionError(f"goal {goal.name} has no solution although one is known")
-        if status not in SOLVED:
-            # No bound either: the solver's is 0 where it found none.
-            self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
-            return so_far
-        self.outcome.solution = tuple(solver.response_proto.solution)
-        value = _value(goal, self.outcome.solution)
-        if status == cp_model.OPTIMAL and not gentle.gap:
-            return StageResult(value, value, solved=True)
-        bound = goal.constant + scale * gentle.bound(_rounded(solver.best_objective_bound))
-        bound = max(value, min(so_far.bound, bound))
-        return StageResult(value, bound, solved=True, far=bool(gentle.gang) and bound - value > gentle.gang)
+        if status in SOLVED:
+            return solver
+        # No bound either: the solver's is 0 where it found none.
+        self.outcome.stopped = "budget" if self.guard.remaining_s() > 0 else "deadline"
+        return None
 
     def _best_known(self, goal: Goal) -> int | None:
         """The goal's best value at hand that gives up no frozen goal; from `economy` on, its solution is the hint."""
@@ -321,27 +324,6 @@ def _value(goal: Goal, solution: Sequence[int]) -> int:
 def expression(goal: Goal, scale: int = 1) -> cp_model.LinearExprT:
     """The goal without its constant, divided by a common divisor of its coefficients."""
     return cp_model.LinearExpr.weighted_sum([v for _, v in goal.terms], [c // scale for c, _ in goal.terms])
-
-
-def _max_lp(parameters: Any) -> None:
-    """One strategy that branches on the LP: tight bounds, quick proofs."""
-    parameters.subsolvers.append("max_lp")
-    parameters.cp_model_probing_level = 0
-    parameters.symmetry_level = 0
-
-
-def _quickly(parameters: Any) -> None:
-    """The same where most of the time is spent before the search begins: presolved once, and never simplified again."""
-    _max_lp(parameters)
-    parameters.max_presolve_iterations = 1
-    parameters.inprocessing_dtime_ratio = 0.0
-    parameters.inprocessing_probing_dtime = 0.0
-    parameters.inprocessing_minimization_dtime = 0.0
-
-
-def _portfolio(parameters: Any) -> None:
-    """All strategies and neighbourhood searches in turn, on one thread and so deterministic."""
-    parameters.interleave_search = True
 
 
 def _rounded(bound: float) -> int:

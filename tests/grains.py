@@ -13,7 +13,7 @@ import pytest
 from phalanx.model.decision import Decision, GoalResult, GoalStatus
 from phalanx.model.policy import Policy
 from phalanx.model.snapshot import Snapshot
-from phalanx.solver import exact, stages
+from phalanx.solver import exact
 from phalanx.solver.solve import solve
 
 
@@ -22,7 +22,7 @@ def as_large() -> Iterator[None]:
     """Every round with anything to decide counts as a large one, and is solved until all its levels are proven."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "LARGE", -1)
-        patch.setattr(stages, "EXACT_LEVEL", 0)
+        patch.setattr(exact, "EXACT_LEVEL", 0)
         yield
 
 
