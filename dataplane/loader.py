@@ -4,6 +4,7 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,11 +13,11 @@ import torch
 from .batches import MASK, BatchMaker, BatchTransform, SampleTransform, Transforms
 from .early_rows import EarlyRows
 from .errors import LoaderError
-from .feeder import Feeder, gather_threads, ranks_here, ring_sizes
+from .feeder import Feeder, buffers_for, few_cores, gather_threads, ranks_here
 from .order import DEFAULT_LANES, DEFAULT_SHARDS_PER_BLOCK, check_cut
 from .plan import Planner
 from .read_ahead import LATEST_START_S, ReadAhead
-from .ring import Failed, new_ring, receive
+from .ring import Buffer, Failed, receive
 from .schedule import Schedule, Tail
 from .views import Readable
 
@@ -81,7 +82,10 @@ class Loader:
         self._schedule = Schedule(len(dataset) if epoch_samples is None else epoch_samples, global_batch_size, tail)
         self._rank, self._world_size = rank, world_size
         self._depth, self._seed = depth, seed
-        self._threads = gather_threads(threads, transformed=transform is not None or sample_transform is not None)
+        transformed = transform is not None or sample_transform is not None
+        self._threads = gather_threads(threads, transformed=transformed)
+        # A user's function is called in one thread, which may take long; copies to a device have a thread's stream.
+        self._by_caller = threads is None and device is None and not transformed
         self._device = None if device is None else torch.device(device)
         on_cuda = self._device is not None and self._device.type == "cuda"
         self._pinned = torch.cuda.is_available() and (pin_memory or on_cuda)
@@ -133,8 +137,12 @@ class Loader:
         if isinstance(item, Failed):
             self._failure = item.error
             raise item.error
-        epoch, self._g = self._schedule.start(self._g) // self._schedule.epoch_samples, self._schedule.after(self._g)
-        self._at_end = self._schedule.tail != "run_on" and self.epoch > epoch
+        if self._schedule.tail == "run_on":
+            self._g += self._schedule.global_batch
+        else:
+            epoch = self._schedule.start(self._g) // self._schedule.epoch_samples
+            self._g = self._schedule.after(self._g)
+            self._at_end = self.epoch > epoch
         batch = receive(item)
         if self._device is not None and item.copied is None:
             return {name: tensor.to(self._device) for name, tensor in batch.items()}
@@ -209,6 +217,8 @@ class Loader:
         return Transforms(fields, cast, sample, batch, threads)
 
     def _started(self) -> Feeder:
+        if self._feeder is not None and self._feeder.interrupted:
+            self._halt()
         if self._feeder is None:
             dataset, shards = self._dataset, self._dataset.shards
             # Without read-ahead its thread is still needed for giving way to other users of the cache.
@@ -233,15 +243,15 @@ class Loader:
                 ahead=ahead.request if ahead is not None and self._read_ahead else None,
             )
             rows = self._schedule.global_batch // self._world_size
-            rings = [
-                new_ring(dataset.fields, rows, buffers, pinned=self._pinned, casts=self._transforms.cast)
-                for buffers in ring_sizes(self._depth, self._threads)
-            ]
             make = BatchMaker(dataset, planner, self._transforms, self._seed, self._schedule.tail == "pad", self._early)
-            first = self._schedule.start(self._g)
-            start_batches = 1 if self._early is not None else self._depth + 1 + self._threads
-            arguments = (rings, make, first, self._schedule.after, self._copy_device(), ahead, start_batches)
-            self._feeder = Feeder(*arguments)
+            self._feeder = Feeder(
+                partial(Buffer, dataset.fields, rows, self._transforms.cast, pinned=self._pinned),
+                *(make, self._schedule.start(self._g), self._schedule.after, self._copy_device(), ahead),
+                threads=self._threads,
+                buffers=buffers_for(self._depth, self._threads),
+                by_caller=self._by_caller and not self._pinned and few_cores(),
+                start_batches=1 if self._early is not None else self._depth + 1 + self._threads,
+            )
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
 

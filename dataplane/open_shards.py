@@ -6,6 +6,7 @@ holds pins lets go of them when others wait: before each gather, and from the lo
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -31,6 +32,8 @@ from .takes import Takes
 from .unproved import Unproved
 
 Shards = npt.NDArray[np.intp]
+
+_A_MOMENT_S = 0.5
 
 
 class OpenShards:
@@ -63,27 +66,17 @@ class OpenShards:
         self._lock = threading.Lock()  # held to open and to let go
         self._takes = Takes()
         self._open: OrderedDict[int, ExitStack] = OrderedDict()
-        self._waiting: list[list[int]] = []  # what each gather needs that waits for the lock
+        self._waiting: dict[object, list[int]] = {}  # what each gather needs that waits for the lock
         self._verified: set[int] = set()
         self._unproved = Unproved()
         self._cold = ColdShards()
         self._ranges = RowRanges(self._manifest)
         self._items: dict[int, dict[str, Array]] = {}
+        self._looked_s = dict.fromkeys(range(len(self._manifest.shards)), 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        hidden = (
-            "awaited",
-            "_lock",
-            "_takes",
-            "_open",
-            "_waiting",
-            "_verified",
-            "_unproved",
-            "_cold",
-            "_ranges",
-            "_items",
-        )
-        return {key: value for key, value in self.__dict__.items() if key not in hidden}
+        kept = ("_manifest", "sources", "_cache", "verify", "prove_later", "keep", "variable", "_fixed")
+        return {key: self.__dict__[key] for key in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -104,34 +97,44 @@ class OpenShards:
         fixed = {name: out[name] for name in self._fixed} | spans
         if self.awaited is not None and self.awaited.expects():
             self.awaited.wait([index for index in needed if self._comes_sooner_whole(index)])
-        self._waiting.append(needed)
-        with self._lock:
-            self._waiting.remove(needed)
-            if self._cache is not None and self._cache.pressed():
-                self._drop(keep=0)
-            if not self._open_all(needed):
-                # The cache cannot hold all of them now: with one at a time every process gets on.
-                self._one_by_one(needed, shard_of, rows, fixed, out, grow)
-                return
-            self._open_for_others()
-            for index in self._unproved.beyond_share(shard_of):
-                self._prove(index)
-            self._unproved.tell()
-            self._takes.begin()
+        self._waiting[this := object()] = needed
         try:
+            if not self._begin(this, needed, shard_of):
+                # The cache cannot hold all of them now: with one at a time every process gets on.
+                with self._lock:
+                    self._one_by_one(needed, shard_of, rows, fixed, out, grow)
+                return
             if len(cold := self._cold.among(shard_of)):
                 self._ranges.will_need(shard_of[cold], rows[cold])
             self._ranges.take(shard_of, rows, fixed)
             for field in self.variable:
                 join(self._views(field, shard_of, spans), field, out, grow)
         finally:
-            self._takes.end()
+            self._waiting.pop(this, None)
+            self._takes.end(this)
+
+    def _begin(self, gather: object, needed: Collection[int], shard_of: Shards) -> bool:
+        """Opens what a gather needs and keeps it open until its end; not if the cache cannot hold all of it."""
+        with self._lock:
+            del self._waiting[gather]
+            if self._cache is not None and self._cache.pressed():
+                self._drop(keep=0)
+            if not self._open_all(needed):
+                return False
+            self._open_for_others()
+            for index in self._unproved.beyond_share(shard_of):
+                self._prove(index)
+            self._unproved.tell()
+            self._takes.begin(gather)
+            return True
 
     def warm(self, index: int, stop: threading.Event, *, open_too: bool = False) -> None:
         """Fetches a shard if there is room and has the system read it into memory, by pieces, until `stop`.
 
         With `open_too` it is checked and mapped as well, so that no gather has to.
         """
+        if self._just_seen_in_memory(index):
+            return
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait=False))
             hurried = self.awaited is not None and self.awaited.hurried
@@ -145,6 +148,11 @@ class OpenShards:
                 if index in self._unproved:
                     self._prove(index)
         self._cold.forget(index)
+
+    def _just_seen_in_memory(self, index: int) -> bool:
+        """Whether a batch that came before has opened a shard a moment ago, and nothing is left to do."""
+        done = index in self._open and index not in self._cold and index not in self._unproved
+        return done and time.monotonic() < self._looked_s[index] + _A_MOMENT_S
 
     def give_way(self) -> None:
         """Lets go of all shards if other processes wait for room in the cache and no gather is under way."""
@@ -165,12 +173,11 @@ class OpenShards:
             self._drop(keep=0)
 
     def _open_all(self, needed: Collection[int]) -> bool:
+        missing = [index for index in needed if index not in self._open]
         for index in needed:
             if index in self._open:
                 self._open.move_to_end(index)
-        for index in needed:
-            if index in self._open:
-                continue
+        for index in missing:
             self._drop(keep=max(self.keep, len(needed)) - 1, but=needed)
             try:
                 self._open_one(index, wait=False)
@@ -187,7 +194,7 @@ class OpenShards:
 
         Soon this one's rows are asked for: the first page of a shard opened later would queue behind them.
         """
-        for index in [index for needed in self._waiting for index in needed]:
+        for index in [index for needed in list(self._waiting.values()) for index in needed]:
             if index in self._open or len(self._open) >= self.keep or not self._opens_quickly(index):
                 continue
             try:
@@ -317,6 +324,7 @@ class OpenShards:
         if shard.items:
             self._items[index] = map_items(file.fileno(), shard, self._manifest.fields)
             stack.callback(self._items.pop, index)
+        self._looked_s[index] = time.monotonic()
         if not in_memory(file.fileno(), shard.size_bytes):
             self._cold.add(index, shard.rows)
             stack.callback(self._cold.forget, index)

@@ -72,16 +72,11 @@ class Planner:
             return self._ready.pop(g)
 
     def _stretch(self) -> list[Piece]:
-        at, numbers, real = [], [], []
-        g = self._next
-        for _ in range(self._batches):
-            one, which = self._schedule.positions(g)
-            at.append(g)
-            numbers.append(one)
-            real.append(which)
-            g = self._schedule.after(g)
-        self._next = g
-        mine, counted = self._share(np.stack(numbers), np.stack(real))
+        at = [self._next]
+        while len(at) <= self._batches:
+            at.append(self._schedule.after(at[-1]))
+        self._next = at.pop()
+        mine, counted = self._share(*self._schedule.table(at))
         if self._ahead is not None:
             self._ahead(self._order.block_shards(mine.ravel()))
             self._ahead(self._order.block_shards(mine.ravel() + self._order.block_span))

@@ -1,15 +1,16 @@
-"""A ring of reusable batch buffers, filled by a background thread."""
+"""Reusable batch buffers, filled by background threads."""
 
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from .fields import OFFSETS_SUFFIX, Field
+from .files import PAGE_BYTES
 from .tensors import buffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,45 +72,48 @@ class Failed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """Buffers on their way round: `free` ones to fill (None: stop), `ready` ones to use."""
+class Job:
+    """A buffer to fill with the batch at g (None: one to be made); what became of it is put on `ready`."""
 
-    free: "queue.SimpleQueue[Buffer | None]" = field(default_factory=queue.SimpleQueue)
-    ready: "queue.SimpleQueue[Filled | Failed]" = field(default_factory=queue.SimpleQueue)
-    stop: threading.Event = field(default_factory=threading.Event)
+    __slots__ = ("buffer", "g", "ready")
 
-
-def new_ring(
-    fields: tuple[Field, ...], rows: int, buffers: int, *, pinned: bool, casts: Mapping[str, torch.dtype] | None = None
-) -> Ring:
-    """A ring of so many free buffers: one in use, one being filled, the others ready in between."""
-    ring = Ring()
-    for _ in range(buffers):
-        ring.free.put(Buffer(fields, rows, casts or {}, pinned=pinned))
-    return ring
+    def __init__(self, g: int, buffer: Buffer | None) -> None:
+        self.g, self.buffer = g, buffer
+        self.ready: queue.SimpleQueue[Filled | Failed] = queue.SimpleQueue()
 
 
-def fill(ring: Ring, make: Make, g: int, after: Callable[[int], int], device: torch.device | None) -> None:
-    """Thread body: fills a ring's free buffers with the batches at g, after(g), ... until told to stop.
+Jobs = queue.SimpleQueue[Job | None]
 
-    Puts one `Filled` per batch on `ready`, in order, or one `Failed` and ends. With a CUDA device the copy is
-    enqueued here, on a stream of its own, so that it overlaps with compute; a buffer that comes back waits for its copy
-    before it is filled again. There are never more batches ready, or on the device, than buffers.
+
+def fill(
+    jobs: Jobs, new_buffer: Callable[[], Buffer], make: Make, device: torch.device | None, stop: threading.Event
+) -> None:
+    """Thread body: does one job after the other until told to stop, by None or between two.
+
+    The first that fails is the last one done. With a CUDA device the copy is enqueued here, on a stream of its own, so
+    that it overlaps with compute; a buffer that comes back waits for its copy before it is filled again.
     """
-    try:
-        stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
-        while (empty := ring.free.get()) is not None and not ring.stop.is_set():
+    stream = None
+    while (job := jobs.get()) is not None and not stop.is_set():
+        try:
+            if stream is None and device is not None and device.type == "cuda":
+                stream = torch.cuda.Stream(device)
+            empty = job.buffer or _touched(new_buffer())
             if empty.busy is not None:
                 empty.busy.synchronize()
                 empty.busy = None
-            tensors = make(g, empty)
-            g = after(g)
-            ring.ready.put(
-                Filled(tensors, empty) if stream is None else _copy_to_device(tensors, empty, device, stream)
-            )
-    except BaseException as error:
-        ring.ready.put(Failed(error))
+            tensors = make(job.g, empty)
+            job.ready.put(Filled(tensors, empty) if stream is None else _copy_to_device(tensors, empty, device, stream))
+        except BaseException as error:
+            job.ready.put(Failed(error))
+            return
+
+
+def _touched(fresh: Buffer) -> Buffer:
+    """A buffer whose memory the system has handed over: that can be done while shards are opened for the batch."""
+    for array in fresh.arrays.values():
+        array.reshape(-1).view(np.uint8)[::PAGE_BYTES] = 0
+    return fresh
 
 
 def _copy_to_device(

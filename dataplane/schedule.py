@@ -1,5 +1,6 @@
 """Where batches begin and end: in one endless stream, or in epochs that stand alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -45,11 +46,15 @@ class Schedule:
 
     def start(self, g: int) -> int:
         """The sample number of the batch that comes at or after g: with `drop` a remainder is passed over."""
+        if self.tail != "drop":
+            return g
         left = self.epoch_samples - g % self.epoch_samples
-        return g + left if self.tail == "drop" and left < self.global_batch else g
+        return g + left if left < self.global_batch else g
 
     def after(self, g: int) -> int:
         """The sample number that follows the batch which `start(g)` begins."""
+        if self.tail == "run_on":
+            return g + self.global_batch
         begin = self.start(g)
         end = begin + self.global_batch
         if self.tail == "pad":
@@ -58,11 +63,16 @@ class Schedule:
 
     def positions(self, g: int) -> tuple[Positions, npt.NDArray[np.bool_]]:
         """The sample numbers of the batch at g, and which of them are no repeats."""
-        begin = self.start(g)
-        numbers = np.arange(begin, begin + self.global_batch, dtype=np.int64)
+        numbers, real = self.table([g])
+        return numbers[0], real[0]
+
+    def table(self, starts: Sequence[int]) -> tuple[Positions, npt.NDArray[np.bool_]]:
+        """The same for many batches at once, a line for each."""
+        begins = np.array([self.start(g) for g in starts], np.int64)[:, None]
+        numbers: Positions = begins + np.arange(self.global_batch)
         if self.tail != "pad":
-            return numbers, np.ones(len(numbers), bool)
-        first = begin // self.epoch_samples * self.epoch_samples
-        end = first + self.epoch_samples
-        real = numbers < end
-        return np.where(real, numbers, first + (numbers - end) % self.epoch_samples), real
+            return numbers, np.ones(numbers.shape, bool)
+        firsts = begins // self.epoch_samples * self.epoch_samples
+        ends = firsts + self.epoch_samples
+        real = numbers < ends
+        return np.where(real, numbers, firsts + (numbers - ends) % self.epoch_samples), real

@@ -103,7 +103,7 @@ def test_who_opens_shards_opens_those_of_who_waits(
         opened.clear()
         with ShardDataset(tmp_path / "set", **{"verify": False, **options}) as dataset:
             assert together(dataset, [1, 9], [2, 17, 25]) == [[1, 9], [2, 17, 25]]
-            assert dataset.shards._waiting == []
+            assert dataset.shards._waiting == {}
         # Not beyond what may stay open, nor where whole shards would be hashed for another's batch.
         assert len({thread for thread, _ in opened}) == by, options
         assert {index for _, index in opened} == {0, 1, 2, 3}
@@ -207,7 +207,8 @@ def test_only_shards_that_are_slow_are_waited_for(make_dataset: MakeDataset, tmp
 def test_nothing_is_unmapped_under_a_gather() -> None:
     takes, story = Takes(), []
     takes.wait_for_none()
-    takes.begin()
+    takes.begin("a")
+    takes.end("one that was interrupted before it began")
 
     def unmap() -> None:
         takes.wait_for_none()
@@ -217,13 +218,13 @@ def test_nothing_is_unmapped_under_a_gather() -> None:
     thread.start()
     thread.join(0.05)
     story.append("copied")
-    takes.end()
+    takes.end("a")
     thread.join()
     assert story == ["copied", "unmapped"]
-    takes.begin()
+    takes.begin("b")
     takes.when_none(lambda: story.append("let go"), 0.01)
     assert len(story) == 2
-    takes.end()
+    takes.end("b")
     takes.when_none(lambda: story.append("let go"), 0.01)
     assert story[2:] == ["let go"]
 

@@ -167,7 +167,7 @@ def test_no_more_batches_are_on_the_device_than_there_are_buffers(
         time.sleep(0.2)  # nobody takes any: they must stop
         feeder = loader._feeder
         assert feeder is not None
-        assert sum(ring.ready.qsize() for ring in feeder._rings) < 2 + 1 + threads
+        assert sum(job.ready.qsize() for job in feeder._given) < 2 + 1 + threads
 
 
 def test_a_pinned_buffer_waits_for_the_callers_own_copies(

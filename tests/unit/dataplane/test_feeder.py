@@ -1,18 +1,20 @@
 """How many threads feed a rank, and what they learn of it."""
 
+import threading
 import time
 from collections.abc import Callable
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import torch
 
 from phalanx.dataplane import Field, feeder
-from phalanx.dataplane.feeder import Feeder, gather_threads
+from phalanx.dataplane.feeder import Feeder, few_cores, gather_threads
 from phalanx.dataplane.read_ahead import ReadAhead, Warmed
-from phalanx.dataplane.ring import Buffer, Filled, Ring, new_ring
+from phalanx.dataplane.ring import Buffer, Failed, Filled
 
-FIELDS = (Field("n", "int64", ()),)
+new_buffer = partial(Buffer, (Field("n", "int64", ()),), 1, {}, pinned=False)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +31,30 @@ def test_ranks_of_one_host_share_its_cores(
     assert gather_threads(3, transformed=True) == 3
 
 
-def numbered(rings: list[Ring]) -> Feeder:
+@pytest.mark.parametrize(
+    ("cores", "ranks", "few"), [(2, "1", True), (4, "1", False), (16, "8", True), (32, "8", False)]
+)
+def test_a_rank_with_few_cores(monkeypatch: pytest.MonkeyPatch, cores: int, ranks: str, few: bool) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+    assert few_cores() == few
+
+
+def number(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+    out.arrays["n"][:] = g
+    return dict(out.tensors)
+
+
+def numbered(threads: int, buffers: int, make: Any = number, ahead: Any = None, *, by_caller: bool = False) -> Feeder:
     """Feeds the numbers of its batches."""
+    sizes = {"threads": threads, "buffers": buffers}
+    return Feeder(new_buffer, make, 0, lambda g: g + 1, None, ahead, **sizes, by_caller=by_caller)
 
-    def make(g: int, out: Buffer) -> dict[str, torch.Tensor]:
-        out.arrays["n"][:] = g
-        return dict(out.tensors)
 
-    return Feeder(rings, make, 0, lambda g: g + 1, None, None)
+def taken(fed: Feeder) -> int:
+    item = fed.take()
+    assert isinstance(item, Filled)
+    return int(item.tensors["n"])
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -47,25 +65,59 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def test_buffers_go_back_to_all_threads_at_once_unless_the_caller_waits() -> None:
-    rings = [new_ring(FIELDS, 1, size, pinned=False) for size in (3, 2)]
-    fed = numbered(rings)
+    fed = numbered(2, 5)
     try:
         seen: list[int] = []
         for _ in range(40):  # all that can be ready is: nobody waits
-            until(lambda: sum(ring.ready.qsize() for ring in rings) >= 5 - len(fed._freed) - (fed._held is not None))
-            item = fed.take()
-            assert isinstance(item, Filled)
-            seen.append(int(item.tensors["n"]))
+            until(lambda: sum(job.ready.qsize() for job in fed._given) >= 5 - len(fed._freed) - (fed._held is not None))
+            seen.append(taken(fed))
             assert len(fed._freed) == (len(seen) + 1) % 2
-        for _ in range(200):  # faster than they are filled, at times
-            item = fed.take()
-            assert isinstance(item, Filled)
-            seen.append(int(item.tensors["n"]))
+        seen += [taken(fed) for _ in range(200)]  # faster than they are filled, at times
         assert seen == list(range(240))
         fed._free_held(at_once=True)
         assert fed._freed == []
     finally:
         fed.end()
+
+
+def test_who_only_waits_makes_its_batches_in_two_buffers_and_who_computes_has_them_made() -> None:
+    by: list[str] = []
+    buffers: set[int] = set()
+
+    def make(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+        by.append(threading.current_thread().name)
+        buffers.add(id(out))
+        time.sleep(0.01)
+        return number(g, out)
+
+    fed = numbered(2, 5, make, by_caller=True)
+    here = threading.current_thread().name
+    try:
+        assert [taken(fed) for _ in range(20)] == list(range(20))
+        assert by.count(here) >= 16
+        assert by[-1] == here
+        assert len(buffers) == 2
+        for g in range(20, 40):
+            time.sleep(0.02)
+            assert taken(fed) == g
+        until(lambda: len(by) == 40 + 4 - len(fed._freed))
+        assert by[-18:] == ["phalanx-loader"] * 18
+        assert len(buffers) == 5
+        assert [taken(fed) for _ in range(60)] == list(range(40, 100))
+        assert by[-1] == here
+    finally:
+        fed.end()
+
+
+def test_an_error_meets_the_caller_who_makes_its_batches() -> None:
+    def broken(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+        raise OSError(f"no batch at {g}")
+
+    fed = numbered(2, 5, broken, by_caller=True)
+    item = fed.take()
+    fed.end()
+    assert isinstance(item, Failed)
+    assert str(item.error) == "no batch at 0"
 
 
 def test_threads_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +131,7 @@ def test_threads_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         kept.clear()
         monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores)
-        numbered([new_ring(FIELDS, 1, 2, pinned=False) for _ in range(threads)]).end()
+        numbered(threads, 2 * threads).end()
         assert kept == expected
 
 
@@ -89,14 +141,14 @@ def test_cores_that_are_taken_away_are_no_error(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("os.sched_setaffinity", gone)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    fed = numbered([new_ring(FIELDS, 1, 2, pinned=False) for _ in range(2)])
+    fed = numbered(2, 4)
     item = fed.take()
     fed.end()
     assert isinstance(item, Filled)
 
 
 def test_a_caller_that_only_waits_is_hungry(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, told = [0.0], []
+    now_s, told, wait_s = [0.0], [], [0.0]
 
     class Told(ReadAhead):
         """Reads nothing."""
@@ -104,32 +156,20 @@ def test_a_caller_that_only_waits_is_hungry(monkeypatch: pytest.MonkeyPatch) -> 
         def hurry(self, on: bool) -> None:
             told.append(on)
 
+    def slow(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+        """Every other batch comes at once, as from two threads, the others after half a second."""
+        wait_s[0] = 0.5 - wait_s[0]
+        now_s[0] += wait_s[0]
+        return number(g, out)
+
     monkeypatch.setattr(feeder.time, "perf_counter", lambda: now_s[0])
-    rings = [new_ring((Field("n", "int64", ()),), 1, 3, pinned=False)]
-    ahead = Told(cast("Warmed", None), 1, threads=0)
-    fed = Feeder(rings, lambda _g, out: dict(out.tensors), 0, lambda g: g + 1, None, ahead)
-    wait = rings[0].ready.get
-
-    class Slow:
-        """A queue from which every other batch comes at once, as from two threads, the others after half a second."""
-
-        wait_s = 0.0
-
-        def get(self) -> object:
-            self.wait_s = 0.5 - self.wait_s
-            now_s[0] += self.wait_s
-            return wait()
-
-        def empty(self) -> bool:
-            return True
-
-    fed._rings[0] = type(rings[0])(rings[0].free, Slow(), rings[0].stop)  # type: ignore[arg-type]
+    fed = numbered(1, 1, slow, Told(cast("Warmed", None), 1, threads=0))
     try:
         for computed_s in (0.01, 0.01, 0.01, 0.01, 1.0, 0.01, 0.01, *[0.001] * 20):
+            until(lambda: fed._held is not None or not fed._given[0].ready.empty())
             now_s[0] += computed_s
             fed.take()
     finally:
-        fed._rings[0] = rings[0]
         fed.end()
     assert told[:6] == [False, False, False, True, False, False], "everybody waits for the first three"
     assert told[-1]

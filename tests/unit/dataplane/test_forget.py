@@ -97,7 +97,7 @@ def test_only_a_few_rows_are_forgotten_and_never_what_lies_in_memory(
             file.seek(0)
             assert len(file.read()) > 0
             takes = Takes()
-            takes.begin()
+            takes.begin("a gather")
             forget_rows(file.fileno(), places, takes)
             assert in_memory(file.fileno(), size), "a gather was under way"
         monkeypatch.setattr(module, "forget_rows", lambda *_: pytest.fail("this shard is in memory"))

@@ -2,6 +2,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -82,6 +83,36 @@ def test_a_batch_stays_valid_until_the_next_is_asked_for(dataset: ShardDataset, 
             batch = next(loader)
             memory.add(batch["id"].data_ptr())
         assert len(memory) <= 2 + threads
+
+
+def test_who_computes_at_times_only_gets_the_same_stream(
+    dataset: ShardDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.dataplane.loader.few_cores", lambda: True)
+    with Loader(dataset, 10, shuffle=False) as loader:
+        for step in range(60):
+            batch = next(loader)
+            assert batch["id"].tolist() == [g % 100 for g in range(10 * step, 10 * step + 10)]
+            time.sleep(0.01 if step // 10 % 2 else 0)
+            assert batch["id"].tolist() == [g % 100 for g in range(10 * step, 10 * step + 10)], "overwritten"
+
+
+def test_an_interrupted_batch_comes_again(dataset: ShardDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.dataplane.loader.few_cores", lambda: True)
+    monkeypatch.setattr("phalanx.dataplane.feeder._TIMES", 0)  # whatever it computes, it counts as only waiting
+    expected = stream(dataset, 20)
+    with Loader(dataset, 12) as loader:
+        assert [next(loader)["id"].tolist() for _ in range(10)] == expected[:10]
+        with monkeypatch.context() as interrupting:
+
+            def interrupted(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            interrupting.setattr(type(dataset.shards), "gather", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+        done = loader.samples // 12
+        assert [next(loader)["id"].tolist() for _ in range(20 - done)] == expected[done:]
 
 
 def test_resume_at_every_step_and_world_size_goes_on_without_a_gap(dataset: ShardDataset) -> None:

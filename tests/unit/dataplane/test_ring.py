@@ -1,13 +1,15 @@
+import queue
 import threading
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
 from phalanx.dataplane import Field
-from phalanx.dataplane.ring import Buffer, Failed, Filled, done_with, fill, new_ring, receive
+from phalanx.dataplane.ring import Buffer, Failed, Filled, Job, Jobs, done_with, fill, receive
 
 FIELDS = (Field("x", "bfloat16", (2,)), Field("n", "int64", ()))
+new_buffer = partial(Buffer, FIELDS, 1, {}, pinned=False)
 
 
 def number(g: int, out: Buffer) -> dict[str, torch.Tensor]:
@@ -15,16 +17,15 @@ def number(g: int, out: Buffer) -> dict[str, torch.Tensor]:
     return dict(out.tensors)
 
 
-def by(step: int) -> Callable[[int], int]:
-    return lambda g: g + step
+def jobs_of(*wanted: Job | None) -> Jobs:
+    jobs: Jobs = queue.SimpleQueue()
+    for job in wanted:
+        jobs.put(job)
+    return jobs
 
 
-def test_a_ring_has_buffers_of_the_fields_dtypes() -> None:
-    ring = new_ring(FIELDS, 3, buffers=4, pinned=False)
-    buffers = [ring.free.get_nowait() for _ in range(4)]
-    assert ring.free.empty()
-    first = buffers[0]
-    assert first is not None
+def test_buffers_have_the_fields_dtypes() -> None:
+    first = Buffer(FIELDS, 3, {}, pinned=False)
     assert (first.tensors["x"].dtype, first.tensors["x"].shape) == (torch.bfloat16, (3, 2))
     first.arrays["x"][:] = torch.full((3, 2), 1.5, dtype=torch.bfloat16).view(torch.uint16).numpy()
     assert first.tensors["x"].tolist() == [[1.5, 1.5]] * 3
@@ -41,63 +42,70 @@ def test_a_buffer_is_not_filled_before_copies_out_of_it_are_done() -> None:
         story.append(f"filled at {g}")
         return number(g, out)
 
-    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
-    buffer = ring.free.get_nowait()
-    while not ring.free.empty():
-        ring.free.get_nowait()
-    assert buffer is not None
+    buffer = new_buffer()
     buffer.busy = Event()
-    ring.free.put(buffer)
-    ring.free.put(None)
-    fill(ring, gather, 5, by(1), None)
+    fill(jobs_of(Job(5, buffer), None), new_buffer, gather, None, threading.Event())
     assert story == ["copied", "filled at 5"]
     assert buffer.busy is None
 
 
 def test_batches_come_in_order_and_buffers_go_round() -> None:
-    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
-    thread = threading.Thread(target=fill, args=(ring, number, 10, by(4), None))
+    given = [Job(10, None), Job(14, None)]
+    jobs = jobs_of(*given)
+    thread = threading.Thread(target=fill, args=(jobs, new_buffer, number, None, threading.Event()))
     thread.start()
-    seen = []
-    for _ in range(9):
-        item = ring.ready.get()
+    seen, buffers = [], set()
+    for g in range(18, 54, 4):
+        item = given.pop(0).ready.get()
         assert isinstance(item, Filled)
         seen.append(int(receive(item)["n"][0]))
         done_with(item.buffer)
-        ring.free.put(item.buffer)
-    ring.stop.set()
-    ring.free.put(None)
+        buffers.add(id(item.buffer))
+        given.append(Job(g, item.buffer))
+        jobs.put(given[-1])
+    jobs.put(None)
     thread.join()
     assert seen == list(range(10, 46, 4))
+    assert len(buffers) == 2
+
+
+def test_what_was_given_is_not_done_any_more_once_told_to_stop() -> None:
+    job, stop = Job(0, None), threading.Event()
+    stop.set()
+    fill(jobs_of(job), new_buffer, number, None, stop)
+    assert job.ready.empty()
 
 
 def test_an_error_is_handed_over_and_ends_the_thread() -> None:
     def broken(g: int, out: Buffer) -> dict[str, torch.Tensor]:
         raise OSError(f"no batch at {g}")
 
-    ring = new_ring(FIELDS, 1, buffers=3, pinned=False)
-    fill(ring, broken, 3, by(1), None)
-    item = ring.ready.get_nowait()
+    jobs = [Job(3, None), Job(4, None)]
+    fill(jobs_of(*jobs), new_buffer, broken, None, threading.Event())
+    item = jobs[0].ready.get_nowait()
     assert isinstance(item, Failed)
     assert str(item.error) == "no batch at 3"
+    assert jobs[1].ready.empty()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("on_device", [True, False])
 def test_copies_to_a_cuda_device_see_the_batch_they_belong_to(on_device: bool) -> None:
-    ring = new_ring((Field("n", "int64", (1 << 20,)),), 1, buffers=3, pinned=True)
+    pinned = partial(Buffer, (Field("n", "int64", (1 << 20,)),), 1, {}, pinned=True)
     device = torch.device("cuda") if on_device else None
-    thread = threading.Thread(target=fill, args=(ring, number, 0, by(1), device))
+    given = [Job(g, None) for g in range(3)]
+    jobs = jobs_of(*given)
+    thread = threading.Thread(target=fill, args=(jobs, pinned, number, device, threading.Event()))
     thread.start()
     copies = []
-    for _ in range(50):
-        item = ring.ready.get()
+    for g in range(3, 53):
+        item = given.pop(0).ready.get()
         assert isinstance(item, Filled)
         copies.append(receive(item)["n"].to("cuda", non_blocking=True))
         if item.copied is None:
             done_with(item.buffer)
-        ring.free.put(item.buffer)
-    ring.stop.set()
-    ring.free.put(None)
+        given.append(Job(g, item.buffer))
+        jobs.put(given[-1])
+    jobs.put(None)
     thread.join()
     assert [int(copy.min()) for copy in copies] == [int(copy.max()) for copy in copies] == list(range(50))
