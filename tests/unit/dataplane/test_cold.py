@@ -165,6 +165,9 @@ def test_shards_in_use_are_read_whole_only_for_a_caller_that_only_waits(
     monkeypatch.setattr(module, "read_into_memory", read)
     with ShardDataset(tmp_path / "set", verify=False) as dataset:
         dataset.gather([3])
+        dataset.shards.warm(0, threading.Event())
+        assert asked == [], "just now it was in memory"
+        monkeypatch.setattr(module, "_A_MOMENT_S", 0.0)
         dataset.shards.awaited = Awaited()
         for hurried in (False, True):
             dataset.shards.awaited.hurry(hurried)
