@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from ortools.sat.python.cp_model import CpModel, IntVar
+from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr
 
 from ...model.host import MILLI
 from ...model.ids import JobId, TeamId
@@ -67,7 +67,8 @@ def _whole_cards(model: CpModel, host: HostClass, kind: CardKind, variables: Var
     ]
     # Where no whole worker comes, nobody turns more cards into shared ones than there are.
     for reached in closed_sets(use.reach for use in uses) or [(1 << len(units)) - 1]:
-        whole = sum(use.amount * use.count for use in uses if use.reach | reached == reached)
+        asking = [use for use in uses if use.reach | reached == reached]
+        whole = LinearExpr.weighted_sum([use.count for use in asking], [use.amount for use in asking])
         ways = [(way, card) for i, way in enumerate(units) if reached >> i & 1 for card in units[way]]
         shared = _turned(model, host, free, ways, variables)
         model.add(whole + sum(shared) <= len(free) + sum(_leaving(host, ways, variables)))

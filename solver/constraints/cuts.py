@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ortools.sat.python.cp_model import CpModel, LinearExprT
+from ortools.sat.python.cp_model import CpModel, LinearExpr, LinearExprT
 
 from ...model.ids import JobId
 from ..access import Reach
@@ -82,8 +82,9 @@ def fits(model: CpModel, uses: Sequence[Use], free: int, gains: Sequence[Gain]) 
         return
     for reached in sets:
         asking = [use for use in uses if use.reach | reached == reached]
-        used = sum(use.amount * use.count for use in asking)
-        gained = sum(amount * left for bit, (amount, left) in enumerate(gains) if amount and reached >> bit & 1)
+        used = LinearExpr.weighted_sum([use.count for use in asking], [use.amount for use in asking])
+        left = [gain for bit, gain in enumerate(gains) if gain[0] and reached >> bit & 1]
+        gained = LinearExpr.weighted_sum([gone for _, gone in left], [amount for amount, _ in left])
         if free >= 0:
             model.add(used <= free + gained)
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortools.sat.python.cp_model import CpModel
+from ortools.sat.python.cp_model import CpModel, LinearExpr
 
 from ..classes import Instance
 from ..variables import Variables
@@ -16,5 +16,5 @@ def add(model: CpModel, instance: Instance, variables: Variables) -> None:
     """
     for gang in variables.placed:
         for workers in gang.workers:
-            placed = sum(variables.workers_at(workers, slot) for slot in workers.slots)
+            placed = LinearExpr.sum([variables.workers_at(workers, slot) for slot in workers.slots])
             model.add(placed == workers.role.count * variables.started(gang))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ortools.sat.python.cp_model import CpModel, LinearExprT
+from ortools.sat.python.cp_model import CpModel, LinearExpr, LinearExprT
 
 from ...model.ids import HostId, JobId, TeamId
 from ...model.snapshot import JobRecord
@@ -62,7 +62,7 @@ def _part(gang: Gang, workers: WorkerClass, gpu_type: str, variables: Variables)
     return Part(
         gang,
         workers.role.request.gpu_milli,
-        sum(variables.workers_at(workers, slot) for slot in slots),
+        LinearExpr.sum([variables.workers_at(workers, slot) for slot in slots]),
         None if inside is None else workers.role.count * inside,
     )
 
