@@ -15,6 +15,9 @@ class ColdShards:
     def __contains__(self, shard: int) -> bool:
         return shard in self._rows_left
 
+    def __len__(self) -> int:
+        return len(self._rows_left)
+
     def add(self, shard: int, rows: int) -> None:
         """Notes a shard of so many rows that was not in memory when it was opened."""
         self._rows_left[shard] = rows

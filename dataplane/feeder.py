@@ -29,10 +29,10 @@ class Feeder:
     then the disk is better used for the batches that are waited for. `ahead` is told, batch by batch, whether the
     caller does nothing but wait for them.
 
-    With `by_caller`, such a caller makes its batches itself, from the fifth on: nothing could be kept ready, and two
-    buffers do. For one that computes there are as many as `buffers`. They go back to all threads at once, each of
-    which keeps to cores of its own: a step on all cores, which is over when its slowest part is, is then held up once
-    for several batches. Who waits is served at once.
+    With `by_caller`, such a caller makes its batches itself, from the fifth on, but while the disk is needed for them:
+    nothing could be kept ready, and two buffers do. For one that computes, and with a `cold_start`, there are as many
+    as `buffers`. They go back to all threads at once, each of which keeps to cores of its own: a step on all cores,
+    which is over when its slowest part is, is then held up once for several batches. Who waits is served at once.
 
     `interrupted` is set when an exception from outside, such as KeyboardInterrupt, has cut short the making of a batch
     by the caller; this feeder is then of no use any more.
@@ -52,13 +52,15 @@ class Feeder:
         threads: int,
         buffers: int,
         by_caller: bool = False,
+        cold_start: bool = False,
+        disk_needed: Callable[[], bool] = lambda: False,
         start_batches: int = 1,
     ) -> None:
         self._new_buffer, self._make, self._ahead = new_buffer, make, ahead
         self._g, self._after, self._start_batches = g, after, start_batches
         self._taken_s, self._taken = time.perf_counter(), 0
         self._waited_s = self._computed_s = 0.0
-        self._may_make, self._by_caller = by_caller, by_caller
+        self._may_make, self._by_caller, self._disk_needed = by_caller, by_caller, disk_needed
         self.interrupted = False
         self._turn = 0
         self._held: Filled | None = None
@@ -73,7 +75,7 @@ class Feeder:
             for jobs in self._jobs
         ]
         self._to_make = buffers
-        if not by_caller:
+        if cold_start or not by_caller:
             self._make_buffers()
 
     def take(self) -> Filled | Failed:
@@ -86,7 +88,9 @@ class Feeder:
             self._given.popleft()
         else:
             item = self._made_here()
-        if self._by_caller and self._taken < _FIRST and not self._given:
+        if self._may_make and self._disk_needed():
+            self._make_buffers()
+        elif self._by_caller and self._taken < _FIRST and not self._given:
             self._give(self._free_buffer())
         self._taken_s = time.perf_counter()
         self._waited_s += self._taken_s - asked_s
@@ -165,7 +169,7 @@ class Feeder:
         only_waits = not self._taken or self._waited_s > _TIMES * self._computed_s
         if self._ahead is not None:
             self._ahead.hurry(self._taken >= _FIRST and only_waits)
-        self._by_caller = self._may_make and only_waits
+        self._by_caller = self._may_make and only_waits and not self._disk_needed()
         return asked_s
 
     def end(self) -> None:

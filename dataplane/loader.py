@@ -19,6 +19,8 @@ from .plan import Planner
 from .read_ahead import LATEST_START_S, ReadAhead
 from .ring import Buffer, Failed, receive
 from .schedule import Schedule, Tail
+from .shard_file import on_disk_only
+from .source import FolderSource
 from .views import Readable
 
 _STATE_VERSION = 1
@@ -249,11 +251,20 @@ class Loader:
                 *(make, self._schedule.start(self._g), self._schedule.after, self._copy_device(), ahead),
                 threads=self._threads,
                 buffers=buffers_for(self._depth, self._threads),
-                by_caller=self._by_caller and not self._pinned and few_cores(),
+                by_caller=self._by_caller and self._early is None and not self._pinned and few_cores(),
+                cold_start=self._on_disk(self._order.block_shards([self._schedule.start(self._g)])[0]),
+                disk_needed=lambda: len(shards.cold) > 0,
                 start_batches=1 if self._early is not None else self._depth + 1 + self._threads,
             )
             self._end = weakref.finalize(self, self._feeder.end)
         return self._feeder
+
+    def _on_disk(self, index: int) -> bool:
+        """Whether a shard, read where it lies, comes from the disk."""
+        source = self._dataset.shards.sources[index]
+        if self._dataset.cache is not None or not isinstance(source, FolderSource):
+            return False
+        return on_disk_only(source.folder / self._dataset.manifest.shards[index].file)
 
     def _copy_device(self) -> torch.device | None:
         """The device, by its number: another thread's current one is the first of the host."""

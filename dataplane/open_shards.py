@@ -69,7 +69,7 @@ class OpenShards:
         self._waiting: dict[object, list[int]] = {}  # what each gather needs that waits for the lock
         self._verified: set[int] = set()
         self._unproved = Unproved()
-        self._cold = ColdShards()
+        self.cold = ColdShards()
         self._ranges = RowRanges(self._manifest)
         self._items: dict[int, dict[str, Array]] = {}
         self._looked_s = dict.fromkeys(range(len(self._manifest.shards)), 0.0)
@@ -104,7 +104,7 @@ class OpenShards:
                 with self._lock:
                     self._one_by_one(needed, shard_of, rows, fixed, out, grow)
                 return
-            if len(cold := self._cold.among(shard_of)):
+            if len(cold := self.cold.among(shard_of)):
                 self._ranges.will_need(shard_of[cold], rows[cold])
             self._ranges.take(shard_of, rows, fixed)
             for field in self.variable:
@@ -138,7 +138,7 @@ class OpenShards:
         with ExitStack() as stack:
             path = stack.enter_context(self._pinned(index, wait=False))
             hurried = self.awaited is not None and self.awaited.hurried
-            if hurried and index in self._cold:
+            if hurried and index in self.cold:
                 self._forget_rows(index, path)
             if not (open_too and self._unverified(index)):  # that reads it as well
                 size = self._manifest.shards[index].size_bytes
@@ -147,11 +147,11 @@ class OpenShards:
                 self._open_early(index)
                 if index in self._unproved:
                     self._prove(index)
-        self._cold.forget(index)
+        self.cold.forget(index)
 
     def _just_seen_in_memory(self, index: int) -> bool:
         """Whether a batch that came before has opened a shard a moment ago, and nothing is left to do."""
-        done = index in self._open and index not in self._cold and index not in self._unproved
+        done = index in self._open and index not in self.cold and index not in self._unproved
         return done and time.monotonic() < self._looked_s[index] + _A_MOMENT_S
 
     def give_way(self) -> None:
@@ -204,7 +204,7 @@ class OpenShards:
 
     def _comes_sooner_whole(self, index: int) -> bool:
         """Whether single rows of a shard would be asked for from the disk."""
-        return index in self._cold or (index not in self._open and self._is_here(index))
+        return index in self.cold or (index not in self._open and self._is_here(index))
 
     def _forget_rows(self, index: int, path: Path) -> None:
         items = [(int(array.ctypes.data), array.nbytes) for array in self._items.get(index, {}).values()]
@@ -326,8 +326,8 @@ class OpenShards:
             stack.callback(self._items.pop, index)
         self._looked_s[index] = time.monotonic()
         if not in_memory(file.fileno(), shard.size_bytes):
-            self._cold.add(index, shard.rows)
-            stack.callback(self._cold.forget, index)
+            self.cold.add(index, shard.rows)
+            stack.callback(self.cold.forget, index)
         file.close()
         self._open[index] = stack.pop_all()
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from .fields import OFFSETS_SUFFIX, Field
-from .files import PAGE_BYTES
 from .tensors import buffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -98,7 +97,7 @@ def fill(
         try:
             if stream is None and device is not None and device.type == "cuda":
                 stream = torch.cuda.Stream(device)
-            empty = job.buffer or _touched(new_buffer())
+            empty = job.buffer or new_buffer()
             if empty.busy is not None:
                 empty.busy.synchronize()
                 empty.busy = None
@@ -107,13 +106,6 @@ def fill(
         except BaseException as error:
             job.ready.put(Failed(error))
             return
-
-
-def _touched(fresh: Buffer) -> Buffer:
-    """A buffer whose memory the system has handed over: that can be done while shards are opened for the batch."""
-    for array in fresh.arrays.values():
-        array.reshape(-1).view(np.uint8)[::PAGE_BYTES] = 0
-    return fresh
 
 
 def _copy_to_device(

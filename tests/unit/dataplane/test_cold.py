@@ -190,7 +190,7 @@ def test_only_shards_that_are_slow_are_waited_for(make_dataset: MakeDataset, tmp
 
     with ShardDataset(tmp_path / "set", verify=False) as dataset:
         dataset.gather([3, 9])
-        dataset.shards._cold.add(1, 8)
+        dataset.shards.cold.add(1, 8)
         dataset.shards.awaited = Noting()
         dataset.gather([3, 9, 17])
         assert waited == [], "the caller computes"

@@ -109,6 +109,28 @@ def test_who_only_waits_makes_its_batches_in_two_buffers_and_who_computes_has_th
         fed.end()
 
 
+def test_while_the_disk_is_needed_threads_have_all_buffers() -> None:
+    by: list[str] = []
+    cold = [True]
+
+    def make(g: int, out: Buffer) -> dict[str, torch.Tensor]:
+        by.append(threading.current_thread().name)
+        time.sleep(0.005)
+        return number(g, out)
+
+    sizes: Any = {"threads": 2, "buffers": 5, "by_caller": True, "cold_start": True}
+    fed = Feeder(new_buffer, make, 0, lambda g: g + 1, None, None, **sizes, disk_needed=lambda: cold[0])
+    try:
+        until(lambda: len(by) == 5)  # nobody has asked yet
+        assert [taken(fed) for _ in range(20)] == list(range(20))
+        assert set(by) == {"phalanx-loader"}
+        cold[0] = False
+        assert [taken(fed) for _ in range(20)] == list(range(20, 40))
+        assert by[-1] == threading.current_thread().name
+    finally:
+        fed.end()
+
+
 def test_an_error_meets_the_caller_who_makes_its_batches() -> None:
     def broken(g: int, out: Buffer) -> dict[str, torch.Tensor]:
         raise OSError(f"no batch at {g}")

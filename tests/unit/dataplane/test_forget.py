@@ -101,10 +101,10 @@ def test_only_a_few_rows_are_forgotten_and_never_what_lies_in_memory(
             forget_rows(file.fileno(), places, takes)
             assert in_memory(file.fileno(), size), "a gather was under way"
         monkeypatch.setattr(module, "forget_rows", lambda *_: pytest.fail("this shard is in memory"))
-        dataset.shards._cold.add(0, 100)
+        dataset.shards.cold.add(0, 100)
         hurried(dataset)
         dataset.shards.warm(0, threading.Event())
-        assert 0 not in dataset.shards._cold
+        assert 0 not in dataset.shards.cold
         assert right(dataset.gather(np.array([5])), np.array([5]))
 
 
