@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from ...model.errors import InvalidInput, NotFound
 from ...model.ids import HostId, JobId
 from ...model.intent import Want
 from ...model.job_state import JobState
+from ...model.reservation import Reservation
 from ...model.snapshot import JobRecord
 from .books import Books, HostRow, LogEntry
 
@@ -32,10 +34,13 @@ def require_host(books: Books, host: HostId) -> HostRow:
     return row
 
 
-def save(books: Books, old: JobRecord, new: JobRecord, now_s: int) -> JobRecord:
+def save(
+    books: Books, old: JobRecord, new: JobRecord, now_s: int, promises: Sequence[Reservation] | None = None
+) -> JobRecord:
     """Writes the record with its next version, and keeps intents, hosts and reservations in step with it.
 
-    Returns the record as stored; an unchanged one is not written.
+    `promises`: all reservations, where they were read already. Returns the record as stored; an unchanged one is not
+    written.
     """
     if new == old:
         return old
@@ -48,7 +53,8 @@ def save(books: Books, old: JobRecord, new: JobRecord, now_s: int) -> JobRecord:
         books.bump_hosts(old.placement.hosts)
     if old.state is JobState.QUEUED and new.state is not JobState.QUEUED:
         # A promise is made to a waiting job only; left behind, it would keep its hosts empty for nobody.
-        books.drop_reservations([promise.id for promise in books.reservations() if promise.job == old.id])
+        standing = books.reservations() if promises is None else promises
+        books.drop_reservations([promise.id for promise in standing if promise.job == old.id])
     return stored
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...model.decision import Decision, Preemption, Resize, Start
@@ -17,13 +17,16 @@ from ...model.reservation import Reservation
 from ...model.snapshot import JobRecord, Snapshot
 from ..ports import CommitOutcome
 from . import lifecycle
-from .books import AttemptRef, Books, HostRow, IntentRow, LogEntry
+from .books import AttemptRef, Books, IntentRow, LogEntry
 from .changes import log_job, require_job, save, to_text
 
 SCHEDULER = "scheduler"
 """The lease whose term a commit must carry."""
 
 EVICTABLE = frozenset({JobState.PLANNED, JobState.STARTING, JobState.RUNNING})
+
+_MANY_HOSTS = 100
+"""Hosts in use beyond which all are read at once instead of each alone."""
 
 
 def commit(
@@ -38,8 +41,7 @@ def commit(
         _preempt(books, preemption, now_s)
     for resize in decision.resizes:
         _resize(books, resize, now_s, policy)
-    for start in decision.starts:
-        _start(books, start, term, now_s, policy)
+    _start_all(books, decision.starts, snapshot, term, now_s, policy)
     for rejection in decision.rejections:
         old = require_job(books, rejection.job)
         log_job(books, save(books, old, lifecycle.on_rejection(old, rejection, now_s), now_s), "rejected", now_s)
@@ -94,8 +96,9 @@ def _workers(record: JobRecord, start: Start) -> int:
 
 def _host_conflicts(books: Books, decision: Decision, seen: Mapping[HostId, Host]) -> Iterator[str]:
     used = dict.fromkeys(host for start in decision.starts for host in start.placement.hosts)
+    many = {row.host.id: row for row in books.hosts()} if len(used) > _MANY_HOSTS else None
     for host in used:
-        row = books.host(host)
+        row = books.host(host) if many is None else many.get(host)
         moved = row is None or host not in seen or row.host.version != seen[host].version
         if moved or row is None or row.host.state is not HostState.READY:
             yield f"host {host}"
@@ -133,16 +136,39 @@ def _resize(books: Books, resize: Resize, now_s: int, policy: Policy) -> None:
     log_job(books, new, "moved" if moved else "resized", now_s)
 
 
-def _start(books: Books, start: Start, term: int, now_s: int, policy: Policy) -> None:
+def _start_all(
+    books: Books, starts: Sequence[Start], snapshot: Snapshot, term: int, now_s: int, policy: Policy
+) -> None:
+    # Hosts in use were seen unmoved just now, and starts change no victim: what is shared is read once for all.
+    sites = {host.id: host.path.site for host in snapshot.hosts}
+    promises = books.reservations() if starts else ()
+    victims = {job: books.job(job) for job in dict.fromkeys(job for start in starts for job in start.after)}
+    for start in starts:
+        leaving = [record for record in map(victims.get, start.after) if record and record.state.holds_capacity]
+        # A gang over several sites is driven by the site of its first rank.
+        site = sites[start.placement.hosts[0]]
+        _start(books, start, site, leaving, promises, term=term, now_s=now_s, policy=policy)
+    books.bump_hosts([host for start in starts for host in start.placement.hosts])
+
+
+def _start(
+    books: Books,
+    start: Start,
+    site: SiteId,
+    victims: Sequence[JobRecord],
+    promises: Sequence[Reservation],
+    *,
+    term: int,
+    now_s: int,
+    policy: Policy,
+) -> None:
     old = require_job(books, start.job)
-    new = save(books, old, lifecycle.on_start(old, start, now_s), now_s)
-    hosts = [books.host(host) for host in start.placement.hosts]
-    victims = [record for record in map(books.job, start.after) if record and record.state.holds_capacity]
+    new = save(books, old, lifecycle.on_start(old, start, now_s), now_s, promises)
     wait_s = max((grace_s(victim.job) + policy.eviction.clean_s for victim in victims), default=0)
     intent = Intent(
         job=old.job,
         attempt=start.attempt,
-        site=_site(hosts),
+        site=site,
         term=term,
         want=Want.RUN,
         placement=start.placement,
@@ -152,14 +178,8 @@ def _start(books: Books, start: Start, term: int, now_s: int, policy: Policy) ->
     after = tuple(AttemptRef(job=victim.id, attempt=victim.attempt) for victim in victims)
     timeout_s = old.job.start_timeout_s or policy.time.start_timeout_s
     books.put_intent(IntentRow(intent=intent, after=after, start_by_s=now_s + wait_s + timeout_s))
-    books.bump_hosts(start.placement.hosts)
     details = {"term": term, "hosts": list(start.placement.hosts), "after": [victim.id for victim in victims]}
     log_job(books, new, "planned", now_s, details)
-
-
-def _site(hosts: list[HostRow | None]) -> SiteId:
-    # A gang over several sites is driven by the site of its first rank.
-    return next(row.host.path.site for row in hosts if row is not None)
 
 
 def _promise(books: Books, decision: Decision, now_s: int) -> None:
