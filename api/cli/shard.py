@@ -80,6 +80,9 @@ def make(
         click.echo(
             f"{place}: {manifest.rows:,} samples in {len(manifest.shards):,} shards, {size(manifest.size_bytes)}"
         )
+    for split in job.splits.names:
+        if split not in report.manifests and job.splits.shares:
+            click.echo(f"{out.rstrip('/')}/{split}: nothing fell into this split")
     for reason, count in report.dropped.items():
         click.echo(f"dropped {count:,}: {reason}")
     reused = f", {report.units_reused} of them done before" if report.units_reused else ""

@@ -102,4 +102,4 @@ def _files(path: Path, keys: tuple[str, ...]) -> list[Input]:
         raise OfflineError(f"{path}: unknown ending; known: {', '.join(KINDS)}")
     inside = sorted(each for each in path.rglob("*") if each.suffix in KINDS)
     zarrs = {each for each in inside if each.suffix == ".zarr"}
-    return [KINDS[each.suffix](each, keys) for each in inside if zarrs.isdisjoint(each.parents)]
+    return [KINDS[each.suffix](each, keys, path) for each in inside if zarrs.isdisjoint(each.parents)]

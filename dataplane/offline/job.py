@@ -41,6 +41,7 @@ class Job:
             "params": dict(self.params),
             "splits": [list(share) for share in self.splits.shares],
             "by_sample": self.splits.by_sample,
+            "drawn_by": "label",
             "seed": self.splits.seed,
             "shard_bytes": self.shard_bytes,
             "unit_bytes": self.unit_bytes,

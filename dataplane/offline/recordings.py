@@ -32,10 +32,16 @@ class Recording:
 
 
 class Input(Protocol):
-    """Where a recording comes from. `weight` is about its bytes; `stamp` changes when its content does."""
+    """Where a recording comes from. `weight` is about its bytes; `stamp` changes when its content does.
+
+    `label` is the name by which it falls into a split: it stays when the folder of all recordings is moved.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
 
     @property
     def weight(self) -> int: ...
@@ -50,14 +56,19 @@ class Input(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _FileInput:
-    """A file or folder, and the keys of the arrays wanted in it (all of them when empty)."""
+    """A file or folder, and the keys of the arrays wanted in it (all of them when empty); `home` is where it was found."""
 
     path: Path
     keys: tuple[str, ...] = ()
+    home: Path | None = None
 
     @property
     def name(self) -> str:
         return str(self.path)
+
+    @property
+    def label(self) -> str:
+        return self.path.name if self.home is None else self.path.relative_to(self.home).as_posix()
 
     @property
     def weight(self) -> int:
@@ -131,7 +142,11 @@ class SqlInput:
 
     @property
     def name(self) -> str:
-        return f"rows {self.first} to {self.first + self.count - 1} of {self.url}"
+        return f"{self.label} of {self.url}"
+
+    @property
+    def label(self) -> str:
+        return f"rows {self.first} to {self.first + self.count - 1}"
 
     @property
     def weight(self) -> int:
@@ -159,6 +174,10 @@ class ReadyInput:
     @property
     def name(self) -> str:
         return self.recording.name
+
+    @property
+    def label(self) -> str:
+        return self.name
 
     @property
     def weight(self) -> int:

@@ -89,7 +89,7 @@ def _clean_one(each: Input, clean: Clean, sink: "_Sink", dropped: Counter[str], 
         with each.open() as recording:
             # All of it before anything is written: a recording that fails in its middle is dropped whole.
             output = list(clean(recording)) if drop_failing else clean(recording)
-            draw = sink.splits.drawer(each.name)
+            draw = sink.splits.drawer(each.label)
             for item in output:
                 if isinstance(item, Drop):
                     dropped[item.reason] += item.samples

@@ -139,6 +139,21 @@ def test_splits_keep_recordings_whole_and_samples_apart(tmp_path: Path) -> None:
             parse_splits(text)
 
 
+def test_a_recording_falls_into_the_same_split_wherever_its_folder_stands(tmp_path: Path) -> None:
+    found = []
+    for place in ("here", "elsewhere/deep"):
+        raw = tmp_path / place / "raw"
+        (raw / "session").mkdir(parents=True)
+        for number in range(30):
+            np.save(raw / "session" / f"r{number}.npy", np.full((1, 100), number, np.int16))
+        shares = (("train", 0.5), ("val", 0.5))
+        report = make(job(find_inputs([str(raw)]), splits=Splits(shares)), tmp_path / place / "out")
+        found.append({split: (manifest.rows, manifest.digest) for split, manifest in report.manifests.items()})
+    assert found[0] == found[1]
+    assert sum(rows for rows, _ in found[0].values()) == 30 * 9
+    assert len(found[0]) == 2
+
+
 CLEAN = """
 import numpy as np
 from phalanx.dataplane.offline import Drop
