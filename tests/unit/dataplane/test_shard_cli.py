@@ -43,9 +43,7 @@ def test_make_inspect_verify_stats(raw: Path, tmp_path: Path, capsys: pytest.Cap
     assert -1.8 < field["smallest"] < field["mean"] < field["largest"] < 1.8
 
 
-def test_a_split_into_which_nothing_fell_is_told(
-    raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_split_into_which_nothing_fell_is_told(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "reach"
     command = ["shard", "make", str(out), "--from", str(raw), "--window", "20", "--workers", "1"]
     assert run([*command, "--split", "train=0.999999,val=0.000001"]) == 0
