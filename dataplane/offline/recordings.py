@@ -56,7 +56,7 @@ class Input(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _FileInput:
-    """A file or folder, and the keys of the arrays wanted in it (all when empty); `home` is the folder it was found in."""
+    """A file or folder found in the folder `home`, and the keys of the arrays wanted in it (all of them when empty)."""
 
     path: Path
     keys: tuple[str, ...] = ()
