@@ -30,6 +30,7 @@ class Columns:
         self._left: Ints = np.zeros((3, len(hosts)), dtype=np.int64)
         self._shared: Ints = np.zeros(len(hosts), dtype=np.int64)
         self._seen = 0
+        self._rows: dict[int, tuple[Sequence[HostId], Ints]] = {}
         for name in hosts:
             self._look(name)
 
@@ -45,7 +46,17 @@ class Columns:
         other = Columns.__new__(Columns)
         other._hosts, other.row, other._kinds, other._seen = hosts, self.row, dict(self._kinds), seen
         other._free, other._left, other._shared = self._free.copy(), self._left.copy(), self._shared.copy()
+        other._rows = self._rows
         return other
+
+    def rows(self, hosts: Sequence[HostId]) -> Ints:
+        """The columns' places of these hosts, looked up once for a list that is kept and never changed."""
+        # A list that is kept here is told from all others by its identity.
+        known = self._rows.get(id(hosts))
+        if known is None:
+            places = np.fromiter((self.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
+            known = self._rows[id(hosts)] = hosts, places
+        return known[1]
 
     def _look(self, name: HostId) -> None:
         book, row = self._hosts[name], self.row[name]

@@ -33,6 +33,7 @@ class Prices:
         possible, inside = list(possible), rights_of(snapshot).inside
         self._inside = {record.id: record.job.gpu_milli for record in possible if record.id in inside}
         self._cost = {record.id: victim_cost(record, snapshot, policy) for record in possible}
+        self._per_gpu: dict[JobId, tuple[int, int, int, JobId]] = {}
         self._levels = sorted({record.level for record in possible}, reverse=True)
 
     def whole(self, victim: JobRecord) -> tuple[int, int, int, JobId]:
@@ -41,8 +42,12 @@ class Prices:
 
     def per_gpu(self, victim: JobRecord) -> tuple[int, int, int, JobId]:
         """A sort key: the level, whether inside a guarantee, then what it costs for each milli-GPU that it frees."""
-        cost = self._cost[victim.id] // max(1, victim.job.gpu_milli)
-        return victim.level, int(victim.id in self._inside), cost, victim.id
+        name = victim.id
+        key = self._per_gpu.get(name)
+        if key is None:
+            cost = self._cost[name] // max(1, victim.job.gpu_milli)
+            key = self._per_gpu[name] = victim.level, int(name in self._inside), cost, name
+        return key
 
     def total(self, leaving: Iterable[JobRecord]) -> Cost:
         """What these cost together."""

@@ -47,6 +47,7 @@ class Search:
         self._bearers: dict[object, list[JobRecord]] = {}
         self._ranks, self._rank = Ranks(snapshot), 0
         self._bars = {record.id: self._ranks.bar(record) for record in possible}
+        self._marked: dict[JobId, set[object]] = {}
         self._worlds: dict[int, World] = {}
         self._starts: list[Placed] = []
         self._held: dict[HostId, Hold] = {}
@@ -67,7 +68,7 @@ class Search:
         self._pool = {r.id: r for r in self._ranked if self._bars[r.id] < self._rank and r.id not in gone}
         self._bearers = {}
         for record in self._pool.values():
-            for mark in self._marks(record, record.placement):
+            for mark in self._marks(record):
                 self._bearers.setdefault(mark, []).append(record)
         self._worlds = {}
 
@@ -105,7 +106,7 @@ class Search:
         for victim in leaving:
             self.chosen.append(victim)
             del self._pool[victim.id]
-            for mark in self._marks(victim, victim.placement):
+            for mark in self._marks(victim):
                 self._bearers[mark] = [other for other in self._bearers[mark] if other.id != victim.id]
             for world in (self.real, *self._worlds.values()):
                 world.release(victim)
@@ -209,12 +210,17 @@ class Search:
         world.placer.remove(record, placement)
         return {*placement.hosts, *self.real.books.ledger.places(record.job, placement)}
 
-    def _marks(self, record: JobRecord, placement: Placement | None) -> set[object]:
-        """The hosts, limits and domains of its labels in which the job there may be in a gang's way."""
-        if placement is None:
-            return set()
-        ledger = self.real.books.ledger
-        return {*placement.hosts, *ledger.limits(record.job, placement), *ledger.places(record.job, placement)}
+    def _marks(self, record: JobRecord) -> set[object]:
+        """The hosts, limits and domains of its labels in which the running job may be in a gang's way."""
+        known = self._marked.get(record.id)
+        if known is None:
+            job, placement, ledger = record.job, record.placement, self.real.books.ledger
+            known = self._marked[record.id] = (
+                set()
+                if placement is None
+                else {*placement.hosts, *ledger.limits(job, placement), *ledger.places(job, placement)}
+            )
+        return known
 
     def _near(self, marks: Iterable[object], wanted: Callable[[JobRecord], bool] = lambda _: True) -> list[JobRecord]:
         """Who may leave of those in the way there."""
@@ -234,9 +240,11 @@ class Search:
         found = []
         for node, hosts in members.items():
             pool = self._near((*hosts, *elsewhere))
+            if not pool:
+                continue
             need = record.job.gpu_milli - sum(self._free_milli(name) for name in hosts)
             guess = self._prices.guess(pool, need)
-            if pool and guess is not None:
+            if guess is not None:
                 found.append((guess, tree.rank[node], pool))
         found.sort(key=lambda entry: entry[:2])
         yield from (pool for _, _, pool in found[:_FEW])

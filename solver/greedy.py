@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..model.decision import Start
-from ..model.ids import TeamId
+from ..model.ids import JobId, TeamId
 from ..model.placement import Placement
 from ..model.policy import Policy
 from ..model.snapshot import JobRecord, Snapshot
@@ -81,12 +81,15 @@ def in_order(
     served: Counter[TeamId] = Counter()
     starts: list[Start] = []
     sides = {record.id: claims.ways(record) for record in waiting}
-    for level in sorted({record.level for record in waiting}, reverse=True):
+    placed: set[JobId] = set()
+    levels: dict[int, list[JobRecord]] = {}
+    for record in waiting:
+        levels.setdefault(record.level, []).append(record)
+    for level in sorted(levels, reverse=True):
         for inside in (True, False):
-            placed = {start.job for start in starts}
             queue: list[tuple[int, int, int, JobRecord, int]] = []
-            for record in waiting:
-                if record.level == level and inside in sides[record.id] and record.id not in placed:
+            for record in levels[level]:
+                if inside in sides[record.id] and record.id not in placed:
                     before = served[record.job.team]
                     first = rank(record, numbers, before)
                     heapq.heappush(queue, (-first[0], -first[1], numbers.place[record.id], record, before))
@@ -106,6 +109,7 @@ def in_order(
                     served[record.job.team] += numbers.milli_at(record, placement)
                     if inside:
                         claims.take(record.job, placement)
+                    placed.add(record.id)
                     attempt = record.attempt + 1
                     starts.append(Start(job=record.id, attempt=attempt, placement=placement, inside_guarantee=inside))
     return tuple(starts)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..model.host import MILLI, Host
 from ..model.ids import TeamId
 from ..model.job import WorkerRequest
 from .demand import CardKind, card_memory, card_takes
 
+_NO_TEAMS: Mapping[TeamId, int] = {}
+
 
 class Card:
     """One card: free milli-GPU and MiB, and how many workers of each team share it.
 
-    Both amounts may be negative where running work already exceeds the card.
+    Both amounts may be negative where running work already exceeds the card. `teams` is shared with copies of the
+    card: it is replaced, never written to.
     """
 
     __slots__ = ("healthy", "index", "kind", "memory_mib", "milli", "teams")
@@ -25,13 +28,13 @@ class Card:
         self.healthy = healthy
         self.milli = MILLI
         self.memory_mib = kind.memory_mib
-        self.teams: dict[TeamId, int] = {}
+        self.teams: Mapping[TeamId, int] = _NO_TEAMS
 
     def copy(self) -> Card:
         """The same card, with amounts of its own."""
         other = Card.__new__(Card)
         other.index, other.kind, other.healthy = self.index, self.kind, self.healthy
-        other.milli, other.memory_mib, other.teams = self.milli, self.memory_mib, dict(self.teams)
+        other.milli, other.memory_mib, other.teams = self.milli, self.memory_mib, self.teams
         return other
 
     @property
@@ -86,8 +89,28 @@ class HostBook:
                 memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
                 self.book_card(index, team, request.gpu_milli, memory_mib, sign)
         else:
-            for index in gpus:
-                self.book_card(index, team, MILLI, self.cards[index].kind.memory_mib, sign)
+            self._book_whole(team, gpus, sign)
+
+    def _book_whole(self, team: TeamId, gpus: Iterable[int], sign: int) -> None:
+        """Books whole cards, or gives them back; those that go from empty to one worker or back without a call each."""
+        for index in gpus:
+            card = self.cards[index]
+            memory_mib = card.kind.memory_mib
+            if sign == 1 and not card.teams:
+                card.teams = {team: 1}
+                if card.healthy:
+                    self.free[card.kind].remove(index)
+            elif sign == -1 and len(card.teams) == 1 and card.teams.get(team) == 1:
+                card.teams = _NO_TEAMS
+                if card.healthy:
+                    insort(self.free[card.kind], index)
+            else:
+                self.book_card(index, team, MILLI, memory_mib, sign)
+                continue
+            card.milli -= sign * MILLI
+            card.memory_mib -= sign * memory_mib
+            if card.healthy:
+                self.free_milli -= sign * MILLI
 
     def book_amounts(self, cpu_milli: int, memory_mib: int, network_mbps: int, sign: int) -> None:
         """Books what is beside cards (sign 1), or gives it back (sign -1)."""
@@ -99,7 +122,7 @@ class HostBook:
     def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
         """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
         card = self.cards[index]
-        teams = card.teams
+        teams = dict(card.teams)
         was_empty = not teams
         taken = sign * milli
         self._state = None
@@ -110,6 +133,7 @@ class HostBook:
             teams[team] = left
         else:
             del teams[team]
+        card.teams = teams
         if card.healthy:
             self.free_milli -= taken
             if was_empty:

@@ -56,6 +56,7 @@ class Ledger:
                 if rule.layer not in self._layers.get(rule.label, ()):
                     self._layers[rule.label] = (*self._layers.get(rule.label, ()), rule.layer)
         self._running = {record.id for record in snapshot.jobs if record.placement is not None}
+        self._known: dict[int, tuple[Job, WorkerPlacement, Sequence[tuple[Key, int]]]] = {}
         self._present: dict[Place, Counter[JobId]] = defaultdict(Counter)
         self._domain: dict[tuple[Layer, HostId], str] = {}
         self._members: dict[tuple[Layer, str], list[HostId]] = defaultdict(list)
@@ -80,7 +81,7 @@ class Ledger:
         other = self.copy()
         lifted = [name for name in self._limits if (pools if name in self._pools else limits)]
         other._limits = {name: by_type for name, by_type in self._limits.items() if name not in lifted}
-        other._line, other._counted = {}, {}
+        other._line, other._counted, other._known = {}, {}, {}
         if pools:
             other._pool_at, other._broken, other._pools = {}, set(), set()
         return other
@@ -102,7 +103,11 @@ class Ledger:
 
     def book(self, job: Job, worker: WorkerPlacement, sign: int) -> Iterable[HostId]:
         """A worker comes (sign 1) or goes (sign -1); gives the hosts that its labels now close or open."""
-        for key, milli in self._amounts(job, worker):
+        known = self._known.get(id(worker))
+        if known is None or known[0] is not job or known[1] is not worker:
+            # A worker that is kept here is told from all others by its identity.
+            known = self._known[id(worker)] = job, worker, self._amounts(job, worker)
+        for key, milli in known[2]:
             self._held[key] += sign * milli
             if job.id not in self._running:
                 self._started[key] += sign * milli

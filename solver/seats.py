@@ -88,7 +88,7 @@ def counted(
         rooms = ((name, books.hosts[name].room(request, team, gpu_type, ANY_NUMBER)) for name in hosts)
         return {name: room for name, room in rooms if room}
     columns = books.columns
-    rows = np.fromiter((columns.row[name] for name in hosts), dtype=np.int64, count=len(hosts))
+    rows = columns.rows(hosts)
     if request.fractional and gpu_type is not None:
         some = columns.fractions(request, gpu_type, rows, ANY_NUMBER)
     else:
