@@ -66,6 +66,7 @@ class Placer:
         self._options: dict[Shape, Options] = {}
         self._rooms: dict[tuple[object, ...], Rooms] = {}
         self._seated: dict[tuple[object, ...], Seats] = {}
+        self._views: dict[Shape, list[Seats]] = {}
 
     def place(
         self, record: JobRecord, within: Confinement | None = None, only: Callable[[Types], bool] | None = None
@@ -217,8 +218,9 @@ class Placer:
         (role,) = job.roles
         if not self.books.grown and self._hopeless_at_first(role, job.team, shape):
             return True
-        for name in self.types(role):
-            seats = self._seats_of(role.request, job.team, name)
+        if shape not in self._views:
+            self._views[shape] = [self._seats_of(role.request, job.team, name) for name in self.types(role)]
+        for seats in self._views[shape]:
             seats.catch_up()
             if _enough(seats.room.values(), role, shape):
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..model.ids import JobId, SiteId, TeamId
@@ -29,10 +30,15 @@ class Allowances:
         self.most: dict[Key, int] = {("limit", *key): milli for key, milli in self._holdings.limits.items()}
         self.most.update({("pool", *key): milli for key, milli in self._pooled.most.items()})
         self._parent = {team.id: team.parent for team in snapshot.teams}
-        self.running: list[tuple[JobRecord, Counter[Key]]] = []
-        if self.most:
-            held = ((record, self.held(record, record.placement)) for record in snapshot.jobs if record.placement)
-            self.running = [(record, counted) for record, counted in held if counted]
+        self._jobs = snapshot.jobs
+
+    @cached_property
+    def running(self) -> list[tuple[JobRecord, Counter[Key]]]:
+        """The jobs with a place that count against any of it, and how much; worked out only where there are plans."""
+        if not self.most:
+            return []
+        held = ((record, self.held(record, record.placement)) for record in self._jobs if record.placement)
+        return [(record, counted) for record, counted in held if counted]
 
     def held(self, record: JobRecord, placement: Placement | None) -> Counter[Key]:
         """What counts of the job there."""

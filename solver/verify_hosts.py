@@ -184,7 +184,7 @@ def parts_by_host(
 ) -> dict[HostId, list[Part]]:
     """The parts of the given hosts that these placements take."""
     parts: dict[HostId, list[Part]] = {name: [] for name in hosts}
-    for record, placement in placed:
+    for record, placement in placed if parts else ():
         requests = {role.name: role.request for role in record.job.roles}
         for worker in placement.workers if placement else ():
             if worker.host in parts and worker.role in requests:
