@@ -89,28 +89,8 @@ class HostBook:
                 memory_mib = card_memory(request, self.cards[index].kind.memory_mib)
                 self.book_card(index, team, request.gpu_milli, memory_mib, sign)
         else:
-            self._book_whole(team, gpus, sign)
-
-    def _book_whole(self, team: TeamId, gpus: Iterable[int], sign: int) -> None:
-        """Books whole cards, or gives them back; those that go from empty to one worker or back without a call each."""
-        for index in gpus:
-            card = self.cards[index]
-            memory_mib = card.kind.memory_mib
-            if sign == 1 and not card.teams:
-                card.teams = {team: 1}
-                if card.healthy:
-                    self.free[card.kind].remove(index)
-            elif sign == -1 and len(card.teams) == 1 and card.teams.get(team) == 1:
-                card.teams = _NO_TEAMS
-                if card.healthy:
-                    insort(self.free[card.kind], index)
-            else:
-                self.book_card(index, team, MILLI, memory_mib, sign)
-                continue
-            card.milli -= sign * MILLI
-            card.memory_mib -= sign * memory_mib
-            if card.healthy:
-                self.free_milli -= sign * MILLI
+            for index in gpus:
+                self.book_card(index, team, MILLI, self.cards[index].kind.memory_mib, sign)
 
     def book_amounts(self, cpu_milli: int, memory_mib: int, network_mbps: int, sign: int) -> None:
         """Books what is beside cards (sign 1), or gives it back (sign -1)."""
@@ -122,17 +102,20 @@ class HostBook:
     def book_card(self, index: int, team: TeamId, milli: int, memory_mib: int, sign: int) -> None:
         """Books a part of a card for a team (sign 1), or gives it back (sign -1); the card is not empty meanwhile."""
         card = self.cards[index]
-        teams = dict(card.teams)
-        was_empty = not teams
+        was_empty = not card.teams
         taken = sign * milli
         self._state = None
         card.milli -= taken
         card.memory_mib -= sign * memory_mib
-        left = teams.get(team, 0) + sign
-        if left:
-            teams[team] = left
+        left = card.teams.get(team, 0) + sign
+        teams: Mapping[TeamId, int]
+        # Nearly always a whole card that comes to be taken, or empty.
+        if left and was_empty:
+            teams = {team: left}
+        elif not left and len(card.teams) == 1:
+            teams = _NO_TEAMS
         else:
-            del teams[team]
+            teams = {name: number for name, number in {**card.teams, team: left}.items() if number}
         card.teams = teams
         if card.healthy:
             self.free_milli -= taken

@@ -162,24 +162,27 @@ class _Search:
             self._hint(self.outcome.solution)
         for number, prepare in enumerate(searches):
             if result.bound - result.value <= gentle.gap * scale:
-                return StageResult(result.value, result.bound, solved=True)
+                result = replace(result, solved=True)
+                break
             if result.value > bottom:
                 self.model.add(expression(goal) >= result.value - goal.constant)
             if number:
                 self._hint_best(goal)
             share = max(MINIMUM_MS, share_ms // len(searches))
             result = self._attempt(goal, scale, result, prepare, share, gentle)
-        if gentle.least and result.solved and result.bound - result.value >= gentle.least:
-            result = self._extended(goal, result, share_ms, gentle)
+        found = self.outcome.solution
+        if gentle.least and result.solved and result.bound - result.value >= gentle.least and found is not None:
+            result = self._extended(goal, found, result, share_ms, gentle)
         return result
 
-    def _extended(self, goal: Goal, so_far: StageResult, share_ms: int, gentle: _Gentle) -> StageResult:
-        """The last solution with all that goes beside it: what a wide gap leaves may be gangs that just fit.
+    def _extended(
+        self, goal: Goal, found: Sequence[int], so_far: StageResult, share_ms: int, gentle: _Gentle
+    ) -> StageResult:
+        """A solution with all that goes beside it: what a wide gap leaves may be gangs that just fit.
 
         All that the solution decides stays, so that next to nothing is left to be searched.
         """
-        whole, found = self.model, self.outcome.solution or ()
-        self.model = whole.clone()
+        whole, self.model = self.model, self.model.clone()
         variables = self.model.proto.variables
         for variable, _ in self.incumbent.assignment:
             if found[variable.index]:
@@ -198,7 +201,7 @@ class _Search:
     def _least_level(self, goal: Goal) -> int | None:
         """Starts of lower levels only take room while the goal is searched for; None where there is none.
 
-        To nobody's leaving starts of its own level add nothing, either, unless a goal before it counts them.
+        While it is sought that nobody leaves, those of its own level do, too, unless a goal before it counts them.
         """
         if goal.level is None or not goal.name.startswith("spare["):
             return goal.level

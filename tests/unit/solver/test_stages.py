@@ -74,3 +74,22 @@ def test_a_decision_at_hand_within_the_gap_is_not_sought_again() -> None:
     (result,) = outcome.results
     assert (result.value, result.bound, result.solved) == (80, 120, True)
     assert (outcome.solution, outcome.spent_ms) == (None, 0)
+
+
+def test_who_fits_starts_though_all_there_is_to_gain_is_within_the_gap() -> None:
+    model = cp_model.CpModel()
+    upper, lower = model.new_bool_var("upper"), model.new_bool_var("lower")
+    goals = [Goal(f"start[{n}]", "mGPU*s", {"start": Sum(0, [(40, each)])}) for n, each in ((1, upper), (0, lower))]
+    outcome = stages.run(
+        model,
+        goals,
+        Incumbent([0, 0], [(upper, 0), (lower, 0)]),
+        [40, 40],
+        SolvePolicy(),
+        guard=UNLIMITED,
+        starts=[(1, upper), (0, lower)],
+        gaps={"start[0]": 100},
+        thorough=False,
+    )
+    assert [result.value for result in outcome.results] == [40, 40]
+    assert list(outcome.solution or ()) == [1, 1]
